@@ -1,0 +1,1 @@
+//! Generated gRPC code, the JSON door, the typed client.

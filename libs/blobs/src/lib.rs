@@ -1,0 +1,1 @@
+//! Content-addressed blobs over an object store.

@@ -1,0 +1,1 @@
+//! The only crate that reads system time or entropy.

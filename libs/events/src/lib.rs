@@ -1,0 +1,1 @@
+//! The event contract: every fact, its envelope, its subject and its versions.

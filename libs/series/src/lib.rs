@@ -1,0 +1,1 @@
+//! The series store port, its codec and its embedded back end.

@@ -1,0 +1,1 @@
+//! Config, telemetry, readiness, shutdown and the admin listener of a process.

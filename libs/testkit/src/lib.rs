@@ -1,0 +1,1 @@
+//! Fixtures with real servers, eventually() and golden().

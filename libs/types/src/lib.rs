@@ -1,0 +1,17 @@
+//! The words of the platform as types: ids, names, resources, topology, timestamps.
+//!
+//! Every value of these types is valid by construction: the only way in is a checked constructor (serde uses the same one).
+//! This crate knows no wire format, reads no clock and draws no randomness; ids are minted by `footplate-clock`.
+
+mod id;
+mod invalid;
+mod name;
+mod resource;
+mod text_form;
+mod time;
+
+pub use id::{AttemptId, AttemptNumber, Digest, Epoch, EventId, ExperimentId, MemberIndex, Rank, RequestId, RunId, SessionId, SpoolId};
+pub use invalid::Invalid;
+pub use name::{ArtifactPath, DisplayName, MetricName, NodeName, ParamKey, PrincipalId, ProjectName, QueueName, ServiceName};
+pub use resource::{ByteSize, Gpu, GpuModel, GpuUuid, Millis, NodeShape, NvlinkIsland, SlotIndex};
+pub use time::Timestamp;

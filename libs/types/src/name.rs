@@ -1,0 +1,175 @@
+//! Names: slugs for what stands in a subject, any Unicode for what people read.
+
+use crate::{Invalid, text_form::text_form};
+use std::fmt;
+
+/// A slug: `[a-z0-9][a-z0-9-]{0,62}`. It is a token of a NATS subject, so no dot, blank, `*` or `>` may pass.
+fn check_slug(field: &str, text: &str) -> Result<(), Invalid> {
+    let well_formed = (1..=63).contains(&text.len())
+        && !text.starts_with('-')
+        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    if well_formed {
+        return Ok(());
+    }
+    Err(Invalid::new(field, text, "1 to 63 characters of a-z, 0-9 and -, not starting with -"))
+}
+
+fn check_text(field: &str, text: &str, most: usize) -> Result<(), Invalid> {
+    let allowed = || format!("1 to {most} characters without control characters, not starting or ending with a blank");
+    let count = text.chars().count();
+    let refused = count == 0 || count > most || text.trim() != text || text.chars().any(char::is_control);
+    if refused { Err(Invalid::new(field, text, allowed())) } else { Ok(()) }
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident, $field:literal, $pattern:expr, $check:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(String);
+
+        impl $name {
+            /// Reads and checks a name.
+            pub fn parse(text: &str) -> Result<Self, Invalid> {
+                let check: fn(&str, &str) -> Result<(), Invalid> = $check;
+                check($field, text)?;
+                Ok(Self(text.to_owned()))
+            }
+
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        text_form!($name, $pattern);
+    };
+}
+
+const SLUG: Option<&str> = Some("^[a-z0-9][a-z0-9-]{0,62}$");
+
+name! {
+    /// A tenant: a slug, or `_`, the platform's own token (nodes, queues, terms).
+    ProjectName, "project", Some("^(_|[a-z0-9][a-z0-9-]{0,62})$"),
+    |field, text| if text == "_" { Ok(()) } else { check_slug(field, text) }
+}
+name! {
+    /// A machine with an agent: a slug (a host name with its dots turned into `-`).
+    NodeName, "node", SLUG, check_slug
+}
+name! {
+    /// A queue of jobs: a slug.
+    QueueName, "queue", SLUG, check_slug
+}
+name! {
+    /// A service of the platform (`scheduler`, `tracker`, ...): a slug.
+    ServiceName, "service", SLUG, check_slug
+}
+name! {
+    /// Who acts: an opaque id of at most 128 printable ASCII characters without blanks.
+    PrincipalId, "principal", None,
+    |field, text| if (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()) { Ok(()) }
+        else { Err(Invalid::new(field, text, "1 to 128 printable ASCII characters without blanks")) }
+}
+name! {
+    /// What people call a run, a job or an experiment: any Unicode, at most 250 characters.
+    DisplayName, "name", None, |field, text| check_text(field, text, 250)
+}
+name! {
+    /// A metric: any Unicode, `/` allowed, at most 250 characters.
+    MetricName, "metric", None, |field, text| check_text(field, text, 250)
+}
+name! {
+    /// A param or tag: any Unicode, at most 250 characters.
+    ParamKey, "key", None, |field, text| check_text(field, text, 250)
+}
+name! {
+    /// An artifact inside its run: a relative path with `/`, at most 1,024 bytes, no empty, `.` or `..` part, no backslash.
+    ArtifactPath, "artifact", None, check_path
+}
+
+fn check_path(field: &str, text: &str) -> Result<(), Invalid> {
+    let well_formed = !text.is_empty()
+        && text.len() <= 1024
+        && !text.chars().any(|c| c.is_control() || c == '\\')
+        && text.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
+    if well_formed {
+        return Ok(());
+    }
+    Err(Invalid::new(
+        field,
+        text,
+        "a relative path of at most 1,024 bytes without empty, `.` or `..` parts, backslashes or control characters",
+    ))
+}
+
+impl ProjectName {
+    /// The platform's own token, `_`.
+    pub fn platform() -> Self {
+        Self("_".to_owned())
+    }
+
+    /// Whether this is the platform's own token rather than a tenant.
+    pub fn is_platform(&self) -> bool {
+        self.0 == "_"
+    }
+}
+
+impl NodeName {
+    /// The node name for a host name: lower case, every other character turned into `-`, cut to 63.
+    pub fn from_host(host: &str) -> Result<Self, Invalid> {
+        let slug: String = host
+            .to_ascii_lowercase()
+            .chars()
+            .map(|c| if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '-' })
+            .take(63)
+            .collect();
+        Self::parse(slug.trim_matches('-'))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slug_lets_nothing_pass_that_means_something_in_a_subject() {
+        for text in ["", "a.b", "a b", "*", ">", "a*", "-a", "A", "..", &"a".repeat(64), "é", "_"] {
+            assert!(NodeName::parse(text).is_err(), "{text}");
+        }
+        assert!(NodeName::parse("gpu-01").is_ok());
+        assert!(ProjectName::parse("_").is_ok());
+    }
+
+    #[test]
+    fn names_for_people_take_any_script_but_no_control_character() {
+        for text in ["推荐模型", "val/acc", "a b (top 1)", "é"] {
+            assert!(DisplayName::parse(text).is_ok(), "{text}");
+            assert!(MetricName::parse(text).is_ok(), "{text}");
+        }
+        for text in ["", " a", "a\n", &"x".repeat(10_000)] {
+            assert!(DisplayName::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_artifact_path_cannot_leave_its_run() {
+        for text in ["..", "a/../b", "/etc/passwd", "a//b", "a/", ".", "a\\b", "a\0b"] {
+            assert!(ArtifactPath::parse(text).is_err(), "{text}");
+        }
+        for text in ["图/轴.png", "a%b.txt", "x#1.bin", "t:0", "p q+r", ".hidden", "..a/b.."] {
+            assert!(ArtifactPath::parse(text).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_host_name_becomes_a_node_name() {
+        assert_eq!(NodeName::from_host("GPU01.lab.example").map(|n| n.to_string()), Ok("gpu01-lab-example".to_owned()));
+        assert!(NodeName::from_host("...").is_err());
+    }
+}

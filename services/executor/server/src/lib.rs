@@ -1,0 +1,1 @@
+//! The shell of the executor service: consumers, gRPC, projection.

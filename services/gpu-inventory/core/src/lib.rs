@@ -1,0 +1,1 @@
+//! The pure domain of the gpu-inventory service.

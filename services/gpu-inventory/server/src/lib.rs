@@ -1,0 +1,1 @@
+//! The shell of the gpu-inventory service: consumers, gRPC, projection.

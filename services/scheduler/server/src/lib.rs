@@ -1,0 +1,1 @@
+//! The shell of the scheduler service: consumers, gRPC, projection.

@@ -1,0 +1,1 @@
+//! The shell of the tracker service: consumers, gRPC, projection.
