@@ -1,1 +1,22 @@
-//! Fixtures with real servers, eventually() and golden().
+//! What tests stand on: real servers as children, waiting on conditions with a deadline, golden files.
+//!
+//! For tests only: no crate may have it outside `[dev-dependencies]`. It never sleeps to be safe, never reuses a port or a folder of
+//! another test, and leaves no process behind: a child dies with its guard, and with the test process even when that is killed.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod eventually;
+mod golden;
+mod nats;
+mod process;
+mod seen;
+mod spawner;
+mod tools;
+
+pub use eventually::{Late, eventually, try_eventually};
+pub use golden::golden;
+pub use nats::{NatsOptions, NatsServer, nats};
+pub use process::Process;
+pub use rustix::process::Signal;
+pub use seen::{SeenProcess, kill_processes_mentioning, processes_mentioning};
+pub use tools::{demo_python, nats_server_program, repository_root};

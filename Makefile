@@ -1,0 +1,37 @@
+# Thin: each line is a command a person could type. `make help` lists the targets.
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-demo check test test-core demo soak generate fmt
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+setup: ## install nats-server into .tools/ (idempotent)
+	deploy/setup.sh nats
+
+setup-demo: ## install the Python that the example trainings use into .tools/ (idempotent)
+	deploy/setup.sh python
+
+check: ## formatting, lints, the rules of the house, documents
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	cargo xtask check
+
+test: setup setup-demo ## every test, against real servers
+	cargo test --workspace --quiet
+	cd libs/python && python3 -m unittest discover --start-directory tests
+
+test-core: ## the pure cores alone: seconds
+	cargo test --quiet -p 'footplate-*-core' -p footplate-types -p footplate-events -p footplate-es
+
+demo: setup setup-demo ## one real training from submit to a sealed record (KEEP=1 leaves the platform running)
+	cargo build --package footplate-cli
+	deploy/demo.sh
+
+soak: setup setup-demo ## the fault test, ten rounds of fresh seeds
+	FOOTPLATE_SOAK_ROUNDS=10 cargo test --package footplate-cli --test it faults -- --nocapture
+
+generate: ## rewrite the checked-in generated code and documents
+	cargo xtask generate
+
+fmt: ## format everything
+	cargo fmt --all

