@@ -51,6 +51,7 @@ macro_rules! name {
     };
 }
 
+#[cfg(feature = "schema")]
 const SLUG: Option<&str> = Some("^[a-z0-9][a-z0-9-]{0,62}$");
 
 name! {

@@ -1,0 +1,50 @@
+//! The payloads of the ledger's events, one file an aggregate. Serde only: a fact is data.
+//!
+//! Texts in facts are short and for people (at most [`TEXT_MAX`] characters); whatever is long is a document in the object store,
+//! named here by its digest.
+
+mod attempt;
+mod experiment;
+mod job;
+mod job_request;
+mod job_spec;
+mod node;
+mod node_request;
+mod queue;
+mod run;
+mod term;
+
+pub use attempt::{
+    AttemptCheckpointed, AttemptExited, AttemptLogsArchived, AttemptLost, AttemptReady, AttemptStarted, Exit, FinalOffsets, LogArchive,
+    LogStream, LossEvidence, MemberExited, MemberLost, MemberReady, MemberStarted, Rendezvous, SessionEnd, WorkerExit, WorkerStarted,
+};
+pub use experiment::{ExperimentCreated, ExperimentNoted};
+pub use job::{
+    Cause, JobEnded, JobHeld, JobLaunched, JobPlaced, JobRefused, JobReleased, JobReprioritized, JobRequeued, JobStopRequested,
+    JobSubmitted, JobWaiting, MemberPlacement, Outcome, RootCause, StopCause, View, WaitReason,
+};
+pub use job_request::{JobCancelRequested, JobHoldRequested, JobReleaseRequested, JobReprioritizeRequested};
+pub use job_spec::{
+    DocumentRef, InputRef, JobSpec, Launcher, Limits, PerNode, PlacementAsk, ResourceAsk, RetryPolicy, SourceRef, StopNotice, StopPolicy,
+    StopSignal, Why,
+};
+pub use node::{NodeCordoned, NodeDrained, NodeHealthChanged, NodeLost, NodeRefused, NodeRegistered, NodeUncordoned};
+pub use node_request::{NodeCordonRequested, NodeDrainRequested, NodeLossDeclared, NodeUncordonRequested};
+pub use queue::{QueueConfigured, Quota};
+pub use run::{
+    LoggedArtifact, ParamValue, RunArtifactsLogged, RunCreated, RunFinished, RunInputsLogged, RunNoted, RunParamsLogged, RunSealed,
+    RunTagsSet,
+};
+pub use term::TermBegan;
+
+/// The most characters of a human text inside a fact; a longer one is a document.
+pub const TEXT_MAX: usize = 4_000;
+
+/// `text` cut to [`TEXT_MAX`] characters, with a mark that it was cut.
+pub fn cut_text(text: &str) -> String {
+    if text.chars().count() <= TEXT_MAX {
+        return text.to_owned();
+    }
+    let head: String = text.chars().take(TEXT_MAX - 3).collect();
+    format!("{head}...")
+}

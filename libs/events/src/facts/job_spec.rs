@@ -1,0 +1,391 @@
+//! What a job asks, as it stands in the ledger. Long things (argv, environment, config) are documents, named by digest.
+
+use footplate_types::{AttemptNumber, Digest, DisplayName, GpuModel, Invalid, Millis, NodeName, QueueName, RunId};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A document or blob in the object store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DocumentRef {
+    /// SHA-256 of its bytes; also its address.
+    pub digest: Digest,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// Why someone runs this.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Why {
+    /// The expectation that is being tested; may be empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub hypothesis: String,
+    /// When it counts as met, in words; may be empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub success: String,
+    /// The run it is compared with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<RunId>,
+}
+
+/// What each node of a gang must give.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PerNode {
+    /// Whole GPUs. Exactly one of `gpus` and `slots` is above 0.
+    #[serde(default)]
+    pub gpus: u32,
+    /// CPU slots.
+    #[serde(default)]
+    pub slots: u32,
+    /// Kinds of GPU that will do; empty = any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpu_models: Vec<GpuModel>,
+    /// The least memory of each GPU, in bytes.
+    #[serde(default)]
+    pub gpu_memory_bytes: u64,
+    /// Logical CPUs; 0 = whatever is there.
+    #[serde(default)]
+    pub cpus: u32,
+    /// Memory, in bytes; 0 = whatever is there.
+    #[serde(default)]
+    pub memory_bytes: u64,
+    /// Free disk, in bytes; 0 = whatever is there.
+    #[serde(default)]
+    pub disk_bytes: u64,
+}
+
+/// What a gang asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ResourceAsk {
+    /// How many nodes, each giving `per_node`; all or none.
+    pub nodes: u32,
+    /// What each gives.
+    pub per_node: PerNode,
+}
+
+/// Where a gang may stand.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PlacementAsk {
+    /// Only in this pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// Only on these nodes; empty = any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeName>,
+    /// Never on these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exclude: Vec<NodeName>,
+}
+
+/// How the workers of a node are started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Launcher {
+    /// One worker a slot (or GPU), each with its own rank.
+    #[default]
+    Direct,
+    /// One command a node, which starts the workers itself.
+    Torchrun,
+}
+
+/// A signal that asks a program to end or to be ready for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "UPPERCASE")]
+pub enum StopSignal {
+    /// SIGTERM.
+    #[default]
+    Term,
+    /// SIGINT.
+    Int,
+    /// SIGUSR1.
+    Usr1,
+    /// SIGUSR2.
+    Usr2,
+}
+
+/// A warning ahead of the stop signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StopNotice {
+    /// The signal.
+    pub signal: StopSignal,
+    /// How long before the stop signal.
+    pub before: Millis,
+}
+
+/// How a job is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StopPolicy {
+    /// The signal that asks it to end.
+    #[serde(default)]
+    pub signal: StopSignal,
+    /// Time between that signal and KILL.
+    pub grace: Millis,
+    /// A warning ahead, where the stop can wait (preemption, drain, limit).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notice: Option<StopNotice>,
+}
+
+impl Default for StopPolicy {
+    fn default() -> Self {
+        Self { signal: StopSignal::Term, grace: Self::DEFAULT_GRACE, notice: None }
+    }
+}
+
+impl StopPolicy {
+    /// Grace where the job file names none.
+    pub const DEFAULT_GRACE: Millis = Millis(30_000);
+}
+
+/// How often a job is tried again, counted by cause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RetryPolicy {
+    /// After the program failed.
+    #[serde(default)]
+    pub user_code: u32,
+    /// After it could not be prepared or started.
+    pub infrastructure: u32,
+    /// After a node was lost.
+    pub lost: u32,
+    /// After a preemption or a drain.
+    pub preempted: u32,
+    /// Exit codes that are retried against `retryable` (75 always is).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exit_codes: Vec<i32>,
+    /// After one of `exit_codes` or 75.
+    pub retryable: u32,
+    /// The wait before the first retry; doubles with each up to `backoff_max`.
+    pub backoff: Millis,
+    /// The longest wait.
+    pub backoff_max: Millis,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            user_code: 0,
+            infrastructure: 3,
+            lost: 3,
+            preempted: 1_000,
+            exit_codes: Vec::new(),
+            retryable: 100,
+            backoff: Millis::from_secs(1),
+            backoff_max: Millis::from_secs(600),
+        }
+    }
+}
+
+/// Limits of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Limits {
+    /// The longest an attempt may run after its launch; queue time never counts. 0 = no limit.
+    #[serde(default)]
+    pub max_duration: Millis,
+    /// The longest it may be pending before its first placement. 0 = no limit.
+    #[serde(default)]
+    pub max_pending: Millis,
+}
+
+/// The code of a run: a snapshot of the tree and where it came from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SourceRef {
+    /// The snapshot archive (`.tar.gz`).
+    pub archive: DocumentRef,
+    /// Digest of the tree (names, modes, contents), independent of times and of how it is packed.
+    pub tree: Digest,
+    /// The commit it is based on; empty without one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub commit: String,
+    /// The branch; empty when detached or without git.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub branch: String,
+    /// Whether the tree differed from the commit.
+    #[serde(default)]
+    pub dirty: bool,
+    /// How many untracked files are in it.
+    #[serde(default)]
+    pub untracked: u32,
+    /// The remote's address without credentials; empty when there is none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub remote: String,
+    /// The working folder inside the tree; empty for its top.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub folder: String,
+    /// A mark when something could not be captured, in words; empty otherwise.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub remark: String,
+}
+
+/// Data that a run reads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct InputRef {
+    /// What the run calls it.
+    pub name: String,
+    /// Which snapshot of which dataset, or a URI.
+    pub snapshot: String,
+    /// Digest of its content; absent when unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+}
+
+/// What a job asks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct JobSpec {
+    /// The run's name.
+    pub name: DisplayName,
+    /// The experiment's name.
+    pub experiment: DisplayName,
+    /// Labels; they become the run's first tags.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Why someone runs this.
+    #[serde(default)]
+    pub why: Why,
+    /// What it asks.
+    pub resources: ResourceAsk,
+    /// Where it may stand.
+    #[serde(default)]
+    pub placement: PlacementAsk,
+    /// Its queue.
+    pub queue: QueueName,
+    /// A larger one wins.
+    #[serde(default)]
+    pub priority: i32,
+    /// Whether a more urgent job may stop it (it is requeued).
+    #[serde(default)]
+    pub preemptible: bool,
+    /// How workers are started.
+    #[serde(default)]
+    pub launcher: Launcher,
+    /// Limits.
+    #[serde(default)]
+    pub limits: Limits,
+    /// How it is stopped.
+    #[serde(default)]
+    pub stop: StopPolicy,
+    /// How often it is tried again.
+    #[serde(default)]
+    pub retry: RetryPolicy,
+    /// The launch document: command, set-up, environment ([`crate::messages::LaunchDocument`] as JSON).
+    pub launch: DocumentRef,
+    /// The resolved config of the program (JSON); absent when it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<DocumentRef>,
+    /// The resolved job file as submitted (JSON), for reruns and lineage; absent for clients that sent none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub document: Option<DocumentRef>,
+    /// The code; absent when the command needs none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceRef>,
+    /// The data it reads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<InputRef>,
+    /// The base seed; absent when the user gave none (the platform never seeds by itself).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// The run this one repeats.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rerun_of: Option<RunId>,
+    /// What was masked as secret before it was recorded, by path.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub masked: Vec<String>,
+}
+
+impl JobSpec {
+    /// The most nodes of one gang.
+    pub const NODES_MAX: u32 = 1_024;
+    /// The most workers of one node.
+    pub const WORKERS_PER_NODE_MAX: u32 = 1_024;
+    /// The most workers of one gang.
+    pub const WORKERS_MAX: u32 = 16_384;
+    /// The most bytes of a placement: one event names the whole gang, and an event is at most 256 KiB.
+    pub const PLACEMENT_BYTES_MAX: u64 = 224 * 1024;
+    /// The most labels, inputs, or excluded nodes.
+    pub const LIST_MAX: usize = 256;
+
+    /// Workers of one node: one a GPU or slot.
+    pub const fn workers_per_node(&self) -> u32 {
+        let per_node = &self.resources.per_node;
+        if per_node.gpus > 0 { per_node.gpus } else { per_node.slots }
+    }
+
+    /// Workers of the whole gang.
+    pub const fn world_size(&self) -> u32 {
+        self.resources.nodes.saturating_mul(self.workers_per_node())
+    }
+
+    /// An upper estimate of the bytes of this gang's placement: 224 a member, 50 a GPU (a UUID of 40 characters), 8 a slot.
+    fn placement_bytes(&self) -> u64 {
+        let per_node = &self.resources.per_node;
+        u64::from(self.resources.nodes) * (224 + 50 * u64::from(per_node.gpus) + 8 * u64::from(per_node.slots))
+    }
+
+    /// Checks what serde cannot: every number against its limits. The first fault is told.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        let within = |field: &str, value: u64, least: u64, most: u64| {
+            if (least..=most).contains(&value) { Ok(()) } else { Err(Invalid::new(field, value, format!("{least} to {most}"))) }
+        };
+        within("resources.nodes", self.resources.nodes.into(), 1, Self::NODES_MAX.into())?;
+        let per_node = &self.resources.per_node;
+        if (per_node.gpus == 0) == (per_node.slots == 0) {
+            let given = format!("gpus: {}, slots: {}", per_node.gpus, per_node.slots);
+            return Err(Invalid::new("resources", given, "exactly one of gpus and slots, at least 1"));
+        }
+        within("resources.gpus or slots", self.workers_per_node().into(), 1, Self::WORKERS_PER_NODE_MAX.into())?;
+        within("resources (nodes times workers)", self.world_size().into(), 1, Self::WORKERS_MAX.into())?;
+        within("resources (bytes of a placement)", self.placement_bytes(), 0, Self::PLACEMENT_BYTES_MAX)?;
+        if per_node.gpus == 0 && (!per_node.gpu_models.is_empty() || per_node.gpu_memory_bytes > 0) {
+            return Err(Invalid::new("resources.gpu", "a model or memory", "only together with gpus of at least 1"));
+        }
+        within("priority", u64::from(self.priority.unsigned_abs()), 0, 1_000_000)?;
+        within("stop.grace", self.stop.grace.0, 0, 86_400_000)?;
+        within("retry.backoff_max", self.retry.backoff_max.0, self.retry.backoff.0, 86_400_000)?;
+        for (field, count) in [
+            ("labels", self.labels.len()),
+            ("data", self.inputs.len()),
+            ("placement.exclude", self.placement.exclude.len()),
+            ("placement.nodes", self.placement.nodes.len()),
+            ("resources.gpu.model", per_node.gpu_models.len()),
+            ("retry.exit_codes", self.retry.exit_codes.len()),
+        ] {
+            within(&format!("{field} (count)"), count as u64, 0, Self::LIST_MAX as u64)?;
+        }
+        for (field, text) in [("why.hypothesis", &self.why.hypothesis), ("why.success", &self.why.success)] {
+            within(&format!("{field} (characters)"), text.chars().count() as u64, 0, super::TEXT_MAX as u64)?;
+        }
+        for (key, value) in &self.labels {
+            within(&format!("labels.{key} (characters)"), (key.chars().count() + value.chars().count()) as u64, 1, 1_000)?;
+        }
+        Ok(())
+    }
+
+    /// The wait before retry number `spent` (from 1) of one cause: doubles each time, up to the limit.
+    pub fn backoff_for(&self, spent: u32) -> Millis {
+        let doubled = self.retry.backoff.0.saturating_mul(1u64 << spent.saturating_sub(1).min(30));
+        Millis(doubled.min(self.retry.backoff_max.0))
+    }
+
+    /// Whether this is the attempt after which no later one may follow under any budget (for bounds in tests and checks).
+    pub fn attempts_max(&self) -> AttemptNumber {
+        let retry = &self.retry;
+        AttemptNumber(
+            1u32.saturating_add(retry.user_code)
+                .saturating_add(retry.infrastructure)
+                .saturating_add(retry.lost)
+                .saturating_add(retry.preempted)
+                .saturating_add(retry.retryable),
+        )
+    }
+}

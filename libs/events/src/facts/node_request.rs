@@ -1,0 +1,42 @@
+//! What operators ask of a node; gpu-inventory's leader answers in the node's own events.
+
+use footplate_types::RequestId;
+use serde::{Deserialize, Serialize};
+
+/// An operator asks that a node take no new work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NodeCordonRequested {
+    /// The request's id.
+    pub request: RequestId,
+    /// Why.
+    pub reason: String,
+}
+
+/// An operator asks that a node take work again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NodeUncordonRequested {
+    /// The request's id.
+    pub request: RequestId,
+}
+
+/// An operator asks that a node be emptied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NodeDrainRequested {
+    /// The request's id.
+    pub request: RequestId,
+    /// Why.
+    pub reason: String,
+}
+
+/// An operator's word that a node is gone for good (powered off, wiped): the executor fences it at once instead of waiting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NodeLossDeclared {
+    /// The request's id.
+    pub request: RequestId,
+    /// How the operator knows.
+    pub reason: String,
+}

@@ -1,0 +1,235 @@
+//! Where an event stands: `fp.ledger.<project>.<aggregate>.<id>`.
+
+use footplate_types::{AttemptId, ExperimentId, Invalid, NodeName, ProjectName, QueueName, RunId, ServiceName};
+use std::fmt;
+
+/// The kinds of aggregate of the ledger, each written by one service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Aggregate {
+    /// A named group of runs; client-written, tracker.
+    Experiment,
+    /// One recorded training; client-written, tracker.
+    Run,
+    /// A run's claim on compute; its submission client-written, the rest leader-written, scheduler.
+    Job,
+    /// What clients ask of a job; client-written, scheduler.
+    JobRequest,
+    /// One try of a job; leader-written, executor.
+    Attempt,
+    /// A queue of jobs; client-written, scheduler.
+    Queue,
+    /// A machine; leader-written, gpu-inventory.
+    Node,
+    /// What operators ask of a node; client-written, gpu-inventory.
+    NodeRequest,
+    /// The terms of a service's leaders; written by whoever takes over.
+    Term,
+}
+
+impl Aggregate {
+    /// All kinds, in the order of this table.
+    pub const ALL: [Self; 9] =
+        [Self::Experiment, Self::Run, Self::Job, Self::JobRequest, Self::Attempt, Self::Queue, Self::Node, Self::NodeRequest, Self::Term];
+
+    /// The token in the subject and in the event type.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Experiment => "experiment",
+            Self::Run => "run",
+            Self::Job => "job",
+            Self::JobRequest => "job-request",
+            Self::Attempt => "attempt",
+            Self::Queue => "queue",
+            Self::Node => "node",
+            Self::NodeRequest => "node-request",
+            Self::Term => "term",
+        }
+    }
+
+    /// The service that owns the aggregate's facts; for a term, any service its own.
+    pub const fn owner(self) -> &'static str {
+        match self {
+            Self::Experiment | Self::Run => "tracker",
+            Self::Job | Self::JobRequest | Self::Queue => "scheduler",
+            Self::Attempt => "executor",
+            Self::Node | Self::NodeRequest => "gpu-inventory",
+            Self::Term => "each service",
+        }
+    }
+
+    /// Whether any instance may append (expecting the last sequence of the subject), rather than the leader under its term alone.
+    /// A job is both: its first event is client-written.
+    pub const fn client_written(self) -> bool {
+        match self {
+            Self::Experiment | Self::Run | Self::JobRequest | Self::Queue | Self::NodeRequest => true,
+            Self::Job | Self::Attempt | Self::Node | Self::Term => false,
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
+    }
+}
+
+/// The address of one aggregate in the ledger. Made only by the constructors below, so that it is always a valid subject.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Subject {
+    /// The tenant, or the platform's own token.
+    pub project: ProjectName,
+    /// The kind of aggregate.
+    pub aggregate: Aggregate,
+    id: String,
+}
+
+impl Subject {
+    /// The stream prefix of all ledger subjects.
+    pub const PREFIX: &'static str = "fp.ledger";
+
+    fn new(project: &ProjectName, aggregate: Aggregate, id: impl fmt::Display) -> Self {
+        Self { project: project.clone(), aggregate, id: id.to_string() }
+    }
+
+    fn platform(aggregate: Aggregate, id: impl fmt::Display) -> Self {
+        Self { project: ProjectName::platform(), aggregate, id: id.to_string() }
+    }
+
+    /// An experiment of a project.
+    pub fn experiment(project: &ProjectName, id: ExperimentId) -> Self {
+        Self::new(project, Aggregate::Experiment, id)
+    }
+
+    /// A run of a project.
+    pub fn run(project: &ProjectName, id: RunId) -> Self {
+        Self::new(project, Aggregate::Run, id)
+    }
+
+    /// The job of a run.
+    pub fn job(project: &ProjectName, id: RunId) -> Self {
+        Self::new(project, Aggregate::Job, id)
+    }
+
+    /// The requests about a run's job.
+    pub fn job_request(project: &ProjectName, id: RunId) -> Self {
+        Self::new(project, Aggregate::JobRequest, id)
+    }
+
+    /// One try of a job.
+    pub fn attempt(project: &ProjectName, id: AttemptId) -> Self {
+        Self::new(project, Aggregate::Attempt, id)
+    }
+
+    /// A queue.
+    pub fn queue(name: &QueueName) -> Self {
+        Self::platform(Aggregate::Queue, name)
+    }
+
+    /// A node.
+    pub fn node(name: &NodeName) -> Self {
+        Self::platform(Aggregate::Node, name)
+    }
+
+    /// The requests about a node.
+    pub fn node_request(name: &NodeName) -> Self {
+        Self::platform(Aggregate::NodeRequest, name)
+    }
+
+    /// The terms of a service.
+    pub fn term(service: &ServiceName) -> Self {
+        Self::platform(Aggregate::Term, service)
+    }
+
+    /// The last token: the aggregate's own id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The run this is about, for runs, jobs, job requests and attempts.
+    pub fn run_id(&self) -> Option<RunId> {
+        match self.aggregate {
+            Aggregate::Run | Aggregate::Job | Aggregate::JobRequest => RunId::parse(&self.id).ok(),
+            Aggregate::Attempt => self.attempt_id().map(|id| id.run),
+            Aggregate::Experiment | Aggregate::Queue | Aggregate::Node | Aggregate::NodeRequest | Aggregate::Term => None,
+        }
+    }
+
+    /// The attempt this is about.
+    pub fn attempt_id(&self) -> Option<AttemptId> {
+        if self.aggregate == Aggregate::Attempt { AttemptId::parse(&self.id).ok() } else { None }
+    }
+
+    /// The node this is about, for nodes and node requests.
+    pub fn node_name(&self) -> Option<NodeName> {
+        match self.aggregate {
+            Aggregate::Node | Aggregate::NodeRequest => NodeName::parse(&self.id).ok(),
+            _ => None,
+        }
+    }
+
+    /// The queue this is about.
+    pub fn queue_name(&self) -> Option<QueueName> {
+        if self.aggregate == Aggregate::Queue { QueueName::parse(&self.id).ok() } else { None }
+    }
+
+    /// The filter that matches every aggregate of a kind, of one project or of all.
+    pub fn filter(project: Option<&ProjectName>, aggregate: Option<Aggregate>) -> String {
+        let project = project.map_or("*", ProjectName::as_str);
+        match aggregate {
+            Some(kind) => format!("{}.{project}.{}.>", Self::PREFIX, kind.as_str()),
+            None => format!("{}.{project}.>", Self::PREFIX),
+        }
+    }
+
+    /// Reads a NATS subject of the ledger.
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
+        let refused = || Invalid::new("subject", text, "fp.ledger.<project>.<aggregate>.<id>");
+        let rest = text.strip_prefix(Self::PREFIX).and_then(|rest| rest.strip_prefix('.')).ok_or_else(refused)?;
+        let mut tokens = rest.split('.');
+        let (Some(project), Some(kind), Some(id), None) = (tokens.next(), tokens.next(), tokens.next(), tokens.next()) else {
+            return Err(refused());
+        };
+        let aggregate = Aggregate::parse(kind).ok_or_else(refused)?;
+        let subject = Self { project: ProjectName::parse(project)?, aggregate, id: id.to_owned() };
+        if subject.id_is_valid() { Ok(subject) } else { Err(refused()) }
+    }
+
+    fn id_is_valid(&self) -> bool {
+        match self.aggregate {
+            Aggregate::Experiment => ExperimentId::parse(&self.id).is_ok(),
+            Aggregate::Run | Aggregate::Job | Aggregate::JobRequest => RunId::parse(&self.id).is_ok(),
+            Aggregate::Attempt => AttemptId::parse(&self.id).is_ok(),
+            Aggregate::Queue => QueueName::parse(&self.id).is_ok(),
+            Aggregate::Node | Aggregate::NodeRequest => NodeName::parse(&self.id).is_ok(),
+            Aggregate::Term => ServiceName::parse(&self.id).is_ok(),
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}.{}", Self::PREFIX, self.project, self.aggregate.as_str(), self.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_subject_reads_back() {
+        let project = ProjectName::parse("vision").unwrap();
+        let run = RunId::from_bytes([3; 16]);
+        for subject in [Subject::run(&project, run), Subject::job(&project, run), Subject::node(&NodeName::parse("n1").unwrap())] {
+            assert_eq!(Subject::parse(&subject.to_string()), Ok(subject));
+        }
+    }
+
+    #[test]
+    fn foreign_and_broken_subjects_are_refused() {
+        for text in
+            ["fp.ledger", "fp.ledger.vision.run.x", "fp.ledger.vision.unknown.n1", "fp.report.n1.executor", "fp.ledger.a.node.n1.n2"]
+        {
+            assert!(Subject::parse(text).is_err(), "{text}");
+        }
+    }
+}
