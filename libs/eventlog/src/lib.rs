@@ -1,1 +1,18 @@
 //! The ledger and its sister streams behind one port, with the protocol on top.
+//!
+//! Below stands [`port::Broker`]: what JetStream promises and nothing more, with two back ends (`memory`, `jetstream`) under one
+//! conformance suite. Above it: [`Ledger`] (client-written appends in group commits, unknown outcomes made definite, reading),
+//! [`Live`] (a view that follows the ledger and answers "at least N"), and [`lead`] (leases, terms, one append in flight).
+//! Knows no service and no business rule.
+
+pub mod jetstream;
+pub mod leader;
+pub mod ledger;
+pub mod live;
+pub mod memory;
+pub mod port;
+
+pub use leader::{Decider, LeadError, LeaseConfig, Look, Verdict, lead};
+pub use ledger::{AppendError, Ledger, LedgerItem};
+pub use live::{Behind, Live, follow};
+pub use port::{Bounds, Broker, Expect, Message, Page, PublishError, ReadError, Stored, StreamName, TailItem};

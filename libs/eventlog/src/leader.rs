@@ -1,0 +1,86 @@
+//! Leaders: leases for liveness, terms for safety, one append in flight.
+
+use crate::{ledger::Ledger, live::Live};
+use footplate_es::{Decision, Evolve};
+use footplate_types::{ServiceName, Timestamp};
+use futures::future::BoxFuture;
+use std::{sync::Arc, time::Duration};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// What a decider is told of the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// The leader's term: the sequence of its term event.
+    pub term: u64,
+    /// The ledger sequence up to which the state is folded.
+    pub view: u64,
+    /// The wall clock; for records only.
+    pub now: Timestamp,
+    /// Time since some fixed instant of this process; for deadlines.
+    pub elapsed: Duration,
+}
+
+/// What a look at the state led to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Verdict {
+    /// What to append, as one batch under the term; at most [`crate::port::BATCH_MAX`].
+    pub decisions: Vec<Decision>,
+    /// When to look again if nothing changes.
+    pub wake_in: Option<Duration>,
+}
+
+/// The leading part of a service: pure decisions over a view, and level-triggered effects outside the ledger.
+pub trait Decider: Send + 'static {
+    /// The view it decides upon.
+    type State: Evolve + Send + Sync + 'static;
+
+    /// A term began (again): forget what stood in memory only, the ledger may have moved under another leader.
+    fn term_began(&mut self, look: &Look);
+
+    /// Decides. Called at the start of a term, after every change of the view, when woken, and when the wait asked for is over. The state is
+    /// folded up to `look.view`, which includes everything that this leader appended before.
+    fn decide(&mut self, state: &Self::State, look: &Look) -> Verdict;
+
+    /// Brings the world outside the ledger in line (assignments, settled positions). Called after each decide whose decisions are in the
+    /// ledger and folded. An error is logged and tried again at the next look.
+    fn act<'a>(&'a mut self, live: &'a Live<Self::State>, look: &'a Look) -> BoxFuture<'a, Result<(), String>>;
+}
+
+/// The lease of a leader.
+#[derive(Clone, Debug)]
+pub struct LeaseConfig {
+    /// The service that is led.
+    pub service: ServiceName,
+    /// This instance, such as `host-1/4711`.
+    pub instance: String,
+    /// After how long without a change, on its own clock, a candidate takes over.
+    pub lease: Duration,
+}
+
+/// Why leading ended for good (a lost lease or term does not end it: the instance becomes a candidate again).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LeadError {
+    /// An event of the service's own aggregates cannot be understood by this build; it must not lead.
+    #[error("own event {sequence} on {subject} cannot be understood: {reason}; upgrade this instance")]
+    NotUnderstood {
+        /// Where it stands.
+        sequence: u64,
+        /// On which subject.
+        subject: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Stands for election, leads while it may, and stands again, until shut down. `wake` makes the leader look at once.
+pub async fn lead<D: Decider>(
+    _ledger: Ledger,
+    _lease: LeaseConfig,
+    _live: Live<D::State>,
+    _decider: D,
+    _wake: Arc<Notify>,
+    _shutdown: CancellationToken,
+) -> Result<(), LeadError> {
+    unimplemented!()
+}

@@ -1,0 +1,1 @@
+//! The broker in memory, for tests and simulation.
