@@ -1,0 +1,199 @@
+//! From the agent's `spec.json` to running workers.
+//!
+//! The program is started twice. The first process only starts the second, waits for its word and goes: so the second is nobody's child,
+//! in a session of its own, and no signal to the agent's group or session reaches it.
+
+use super::{
+    ShimError,
+    enclosure::Enclosure,
+    files::{EndedBy, Lease, MARKER_VARIABLE, MemberDir, ProcessId, ShimSpec, Started, WorkerExit, WorkerSpec},
+    supervise, tree,
+};
+use crate::{boot, durable};
+use rustix::process::Signal;
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, BufRead as _, BufReader, Write as _},
+    os::unix::process::CommandExt as _,
+    path::Path,
+    process::{Child, Command, ExitCode, Stdio},
+};
+
+/// Set for the second of the two processes.
+const SECOND: &str = "FOOTPLATE_SHIM_SECOND";
+/// The one line that the second process says once the workers run; any other line is why they don't.
+const STARTED: &str = "started\n";
+
+/// The hidden subcommand `footplate shim <dir>`: exits 0 once the workers in `dir`'s spec run under a supervisor of their own.
+pub fn shim_main(dir: &Path) -> ExitCode {
+    let dir = MemberDir(dir.to_owned());
+    let result = if std::env::var_os(SECOND).is_some() { second(&dir) } else { first(&dir) };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("shim {}: {error}", dir.0.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn first(dir: &MemberDir) -> Result<(), ShimError> {
+    let spec = read_spec(dir)?;
+    let log = OpenOptions::new().append(true).create(true).open(dir.log()).map_err(ShimError::file("open", dir.log()))?;
+    let mut child = Command::new("/proc/self/exe")
+        .args(std::env::args_os().skip(1))
+        .env(SECOND, "1")
+        .env(MARKER_VARIABLE, &spec.marker)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .map_err(ShimError::system("start the supervisor"))?;
+    let mut said = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        BufReader::new(stdout).read_line(&mut said).map_err(ShimError::system("listen to the supervisor"))?;
+    }
+    if said == STARTED {
+        return Ok(());
+    }
+    Err(ShimError::Refused(if said.is_empty() { "the supervisor died".to_owned() } else { said.trim_end().to_owned() }))
+}
+
+fn second(dir: &MemberDir) -> Result<(), ShimError> {
+    let prepared = prepare(dir);
+    let (world, lock) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            say(&format!("{}\n", error.to_string().replace('\n', " ")));
+            return Err(error);
+        }
+    };
+    say(STARTED);
+    let result = supervise::run(dir, world);
+    drop(lock);
+    result
+}
+
+fn say(text: &str) {
+    let mut out = io::stdout();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+fn read_spec(dir: &MemberDir) -> Result<ShimSpec, ShimError> {
+    let missing = || io::Error::from(io::ErrorKind::NotFound);
+    durable::read_json(&dir.spec()).and_then(|spec| spec.ok_or_else(missing)).map_err(ShimError::file("read", dir.spec()))
+}
+
+/// Takes the member's lock, checks that it may start at all, starts the workers. On any refusal nothing runs.
+fn prepare(dir: &MemberDir) -> Result<(supervise::World, File), ShimError> {
+    rustix::process::setsid().map_err(ShimError::system("begin a session"))?;
+    let own = rustix::process::getpid();
+    rustix::process::set_child_subreaper(Some(own)).map_err(ShimError::system("become subreaper"))?;
+    let lock = lock(dir)?.ok_or_else(|| ShimError::Refused("another supervisor has this member".to_owned()))?;
+    for (path, why) in
+        [(dir.void(), "the agent has given this member up"), (dir.started(), "it was started before"), (dir.exit(), "it has ended")]
+    {
+        if path.exists() {
+            return Err(ShimError::Refused(why.to_owned()));
+        }
+    }
+    let spec = read_spec(dir)?;
+    let boot_id = boot::id();
+    let lease = Lease::read(&spec.lease).map_err(ShimError::file("read", &spec.lease))?;
+    let lease = lease.filter(|lease| lease.holds(&boot_id, boot::now_ns()));
+    let lease = lease.ok_or_else(|| ShimError::Refused("the node's lease has run out".to_owned()))?;
+    let control = open_bell(dir)?;
+    let enclosure = Enclosure::create(&format!("footplate-{}", spec.marker), spec.memory_bytes);
+    let mut world = supervise::World::new(spec, lease, boot_id, control, enclosure);
+    start_workers(dir, &mut world)?;
+    Ok((world, lock))
+}
+
+/// The lock that says that a shim lives; `None` when somebody has it. Closed by the kernel when its holder dies.
+pub(super) fn lock(dir: &MemberDir) -> Result<Option<File>, ShimError> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(dir.lock()).map_err(ShimError::file("open", dir.lock()))?;
+    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(ShimError::file("lock", dir.lock())(error.into())),
+    }
+}
+
+fn open_bell(dir: &MemberDir) -> Result<File, ShimError> {
+    let path = dir.control();
+    match rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::from_raw_mode(0o600)) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+        Err(error) => return Err(ShimError::file("make", &path)(error.into())),
+    }
+    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::CLOEXEC;
+    let fd = rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).map_err(|error| ShimError::file("open", &path)(error.into()))?;
+    Ok(File::from(fd))
+}
+
+/// Starts every worker. One that cannot start is a worker that ended: the others are told by the supervisor as by any failure.
+fn start_workers(dir: &MemberDir, world: &mut supervise::World) -> Result<(), ShimError> {
+    for worker in world.spec.workers.clone() {
+        match start_worker(&worker, world.enclosure.as_ref()) {
+            Ok(child) => {
+                let pid = child.id() as i32;
+                world.running.insert(pid, worker.rank);
+            }
+            Err(error) => {
+                let program = worker.argv.first().map_or("", String::as_str);
+                let told = format!("cannot start {program:?} in {}: {error}", worker.cwd.display());
+                note_launch_error(&worker, &told);
+                world.ended.push(WorkerExit {
+                    rank: worker.rank,
+                    code: None,
+                    signal: None,
+                    launch_error: Some(told),
+                    at_ns: supervise::wall_ns(),
+                    ended_by: EndedBy::Itself,
+                });
+            }
+        }
+    }
+    let started = Started {
+        shim: tree::identify(std::process::id() as i32).unwrap_or(ProcessId { pid: std::process::id() as i32, start_ticks: 0 }),
+        boot_id: world.boot_id.clone(),
+        at_ns: supervise::wall_ns(),
+        workers: world.running.keys().filter_map(|pid| tree::identify(*pid)).collect(),
+        enclosure: world.enclosure.as_ref().map(|enclosure| enclosure.path().to_owned()),
+    };
+    durable::write_json(&dir.started(), &started).map_err(ShimError::file("write", dir.started()))
+}
+
+/// The launch error belongs into the attempt's log, where a person looks.
+fn note_launch_error(worker: &WorkerSpec, told: &str) {
+    if let Ok(mut stderr) = OpenOptions::new().append(true).create(true).open(&worker.stderr) {
+        let _ = writeln!(stderr, "footplate: {told}");
+    }
+}
+
+fn start_worker(worker: &WorkerSpec, enclosure: Option<&Enclosure>) -> io::Result<Child> {
+    let (program, arguments) = worker.argv.split_first().ok_or_else(|| io::Error::other("empty command"))?;
+    let append = |path: &Path| OpenOptions::new().append(true).create(true).open(path);
+    let doors = enclosure.map(Enclosure::doors).transpose()?.unwrap_or_default();
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env_clear()
+        .envs(&worker.env)
+        .current_dir(&worker.cwd)
+        .stdin(Stdio::null())
+        .stdout(append(&worker.stdout)?)
+        .stderr(append(&worker.stderr)?)
+        .process_group(0);
+    // SAFETY: between fork and exec only system calls are made, on values made before the fork: no allocation, no lock.
+    unsafe {
+        command.pre_exec(move || {
+            for door in &doors {
+                rustix::io::write(door, b"0")?;
+            }
+            // Should the shim be killed, nobody watches the lease any more: the workers go with it.
+            rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+            Ok(())
+        });
+    }
+    command.spawn()
+}
