@@ -8,6 +8,8 @@
 mod eventually;
 mod golden;
 mod nats;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod process;
 mod seen;
 mod spawner;
@@ -16,6 +18,8 @@ mod tools;
 pub use eventually::{Late, eventually, try_eventually};
 pub use golden::golden;
 pub use nats::{NatsOptions, NatsServer, nats};
+#[cfg(feature = "otlp")]
+pub use otlp::{Collector, SeenSpan};
 pub use process::Process;
 pub use rustix::process::Signal;
 pub use seen::{SeenProcess, kill_processes_mentioning, processes_mentioning};
