@@ -8,6 +8,7 @@ mod beat;
 mod launch;
 mod log;
 mod report;
+mod watch;
 
 pub use assignment::{Assignment, Order, Task};
 pub use beat::{Beat, BeatMessage, Fence, LeaseBeat};
@@ -16,6 +17,8 @@ pub use log::LogHeader;
 pub use report::{
     ExecutorReport, InventoryReport, MemberRef, Report, ReportBody, Settled, SpoolPosition, TrackerReport, report_subject, settled_subject,
 };
+
+pub use watch::{BeatSeen, NodeWatch, Watch};
 
 /// The subject of a node's assignment in the stream.
 pub fn assign_subject(node: &footplate_types::NodeName) -> String {

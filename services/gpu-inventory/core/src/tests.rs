@@ -1,0 +1,159 @@
+//! Given / when / then for requests, reports and silence.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use footplate_es::harness::Story;
+use footplate_events::facts::*;
+use footplate_events::messages::{BeatSeen, InventoryReport, Watch};
+use footplate_events::{Event, Subject};
+use footplate_types::*;
+use std::time::Duration;
+
+const MARGIN: Duration = Duration::from_secs(1);
+
+fn node() -> NodeName {
+    NodeName::parse("n1").unwrap()
+}
+
+fn fact(epoch: u64, slots: u32) -> NodeRegistered {
+    NodeRegistered {
+        epoch: Epoch(epoch),
+        boot_id: "boot-a".to_owned(),
+        shape: NodeShape { slots, cpus: 2, memory_bytes: 1, ..NodeShape::default() },
+        address: "127.0.0.1".to_owned(),
+        agent_version: "0".to_owned(),
+        clock_ahead_ms: None,
+    }
+}
+
+fn told(epoch: u64, slots: u32) -> Reported {
+    Reported { node: node(), epoch: Epoch(epoch), report: InventoryReport::Registered { registered: fact(epoch, slots) } }
+}
+
+fn registered() -> Story {
+    let mut story = Story::new();
+    story.record(Subject::node(&node()), fact(1, 2));
+    story
+}
+
+fn beat(sequence: u64, epoch: u64) -> BeatSeen {
+    BeatSeen {
+        sequence,
+        epoch: Epoch(epoch),
+        boot_id: Some("boot-a".to_owned()),
+        lease: Duration::from_secs(10),
+        kill: Duration::from_secs(1),
+        is_fence: false,
+    }
+}
+
+fn step(story: &mut Story, reports: &[Reported], watch: &Watch, now: u64) -> Vec<Event> {
+    let (decisions, _) = decide(&story.folded(), reports, watch, Duration::from_secs(now), MARGIN);
+    let events: Vec<Event> = decisions.iter().map(|decision| decision.event.clone()).collect();
+    for decision in decisions {
+        story.record(decision.subject, decision.event);
+    }
+    let (again, _) = decide(&story.folded(), reports, watch, Duration::from_secs(now), MARGIN);
+    assert!(again.is_empty(), "deciding again writes nothing new: {again:?}");
+    events
+}
+
+#[test]
+fn a_node_registers_once_and_again_when_its_shape_changes() {
+    let mut story = Story::new();
+    let watch = Watch::default();
+    assert_eq!(step(&mut story, &[told(1, 2)], &watch, 0).len(), 1);
+    assert_eq!(step(&mut story, &[told(1, 2)], &watch, 0).len(), 0);
+    assert_eq!(step(&mut story, &[told(1, 1)], &watch, 0).len(), 1);
+    assert_eq!(story.folded::<Inventory>().node(&node()).unwrap().registered.as_ref().unwrap().shape.slots, 1);
+}
+
+#[test]
+fn a_registration_of_an_older_generation_is_no_news() {
+    let mut story = Story::new();
+    story.record(Subject::node(&node()), fact(3, 2));
+    assert!(step(&mut story, &[told(2, 8)], &Watch::default(), 0).is_empty());
+}
+
+#[test]
+fn every_request_is_answered_once_and_in_order() {
+    let mut story = registered();
+    let id = |n: u8| RequestId::from_bytes([n; 16]);
+    let subject = Subject::node_request(&node());
+    story.record(subject.clone(), NodeDrainRequested { request: id(1), reason: "disk".to_owned() });
+    story.record(subject, NodeUncordonRequested { request: id(2) });
+    let events = step(&mut story, &[], &Watch::default(), 0);
+    assert!(matches!(events[..], [Event::NodeDrained(_), Event::NodeUncordoned(_)]));
+    let state: Inventory = story.folded();
+    assert_eq!((state.node(&node()).unwrap().state(), state.answer(&id(1)), state.answer(&id(2))), ("ready", Some(&None), Some(&None)));
+}
+
+#[test]
+fn a_request_about_an_unknown_node_is_refused_with_the_known_ones() {
+    let mut story = registered();
+    let request = RequestId::from_bytes([1; 16]);
+    let other = NodeName::parse("n9").unwrap();
+    story.record(Subject::node_request(&other), NodeCordonRequested { request, reason: String::new() });
+    step(&mut story, &[], &Watch::default(), 0);
+    let state: Inventory = story.folded();
+    let refused = state.answer(&request).unwrap().clone().unwrap();
+    assert!(refused.contains("n9") && refused.contains("n1"), "{refused}");
+    assert_eq!(state.nodes().count(), 1, "a refused request makes no node");
+}
+
+#[test]
+fn a_silent_node_is_lost_and_back_when_it_is_heard_again_in_the_same_generation() {
+    let mut story = registered();
+    let mut watch = Watch::default();
+    watch.saw(node(), beat(1, 1), Duration::ZERO);
+    assert!(step(&mut story, &[], &watch, 10).is_empty());
+    assert!(matches!(step(&mut story, &[], &watch, 11)[..], [Event::NodeLost(_)]));
+    watch.saw(node(), beat(2, 1), Duration::from_secs(12));
+    assert!(matches!(step(&mut story, &[], &watch, 12)[..], [Event::NodeRegistered(_)]));
+}
+
+#[test]
+fn a_fenced_node_is_lost_until_it_registers_in_its_new_generation() {
+    let mut story = registered();
+    let mut watch = Watch::default();
+    watch.saw(node(), BeatSeen { is_fence: true, boot_id: None, ..beat(2, 2) }, Duration::ZERO);
+    assert!(matches!(step(&mut story, &[], &watch, 0)[..], [Event::NodeLost(_)]));
+    watch.saw(node(), beat(3, 2), Duration::from_secs(1));
+    assert!(step(&mut story, &[], &watch, 1).is_empty(), "a beat alone does not bring a fenced node back");
+    assert!(matches!(step(&mut story, &[told(2, 2)], &watch, 1)[..], [Event::NodeRegistered(_)]));
+    assert_eq!(story.folded::<Inventory>().node(&node()).unwrap().state(), "ready");
+}
+
+#[test]
+fn a_lease_without_an_end_never_runs_out() {
+    let mut story = registered();
+    let mut watch = Watch::default();
+    watch.saw(node(), BeatSeen { lease: Duration::ZERO, ..beat(1, 1) }, Duration::ZERO);
+    assert!(step(&mut story, &[], &watch, 1_000_000).is_empty());
+}
+
+#[test]
+fn an_operators_word_is_answered_by_the_loss() {
+    let mut story = registered();
+    let request = RequestId::from_bytes([4; 16]);
+    story.record(Subject::node_request(&node()), NodeLossDeclared { request, reason: "burnt".to_owned() });
+    let mut watch = Watch::default();
+    watch.saw(node(), beat(1, 1), Duration::ZERO);
+    assert!(matches!(step(&mut story, &[], &watch, 0)[..], [Event::NodeLost(_)]));
+    assert_eq!(story.folded::<Inventory>().answer(&request), Some(&None));
+}
+
+#[test]
+fn health_is_written_on_change_alone() {
+    let mut story = registered();
+    let changed = |healthy| Reported {
+        node: node(),
+        epoch: Epoch(1),
+        report: InventoryReport::HealthChanged { changed: NodeHealthChanged { gpu: None, healthy, reason: "disk full".to_owned() } },
+    };
+    let watch = Watch::default();
+    assert!(step(&mut story, &[changed(true)], &watch, 0).is_empty());
+    assert_eq!(step(&mut story, &[changed(false), changed(false)], &watch, 0).len(), 1);
+    assert_eq!(story.folded::<Inventory>().node(&node()).unwrap().state(), "unhealthy");
+    assert_eq!(step(&mut story, &[changed(true)], &watch, 0).len(), 1);
+}
