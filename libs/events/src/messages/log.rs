@@ -10,6 +10,8 @@ pub struct LogHeader {
     pub spool: SpoolId,
     /// The chunk's offset in the spool, from 1; repeated offsets are dropped.
     pub offset: u64,
+    /// The lowest offset that the agent still keeps; all below it were settled once.
+    pub kept_from: u64,
     /// The tenant.
     pub project: ProjectName,
     /// The run.
@@ -49,6 +51,7 @@ impl LogHeader {
         [
             ("fp-spool", self.spool.to_string()),
             ("fp-offset", self.offset.to_string()),
+            ("fp-kept-from", self.kept_from.to_string()),
             ("fp-project", self.project.to_string()),
             ("fp-run", self.run.to_string()),
             ("fp-attempt", self.attempt.to_string()),
@@ -68,6 +71,7 @@ impl LogHeader {
         Some(Self {
             spool: SpoolId::parse(get("fp-spool")?).ok()?,
             offset: get("fp-offset")?.parse().ok()?,
+            kept_from: get("fp-kept-from")?.parse().ok()?,
             project: ProjectName::parse(get("fp-project")?).ok()?,
             run: RunId::parse(get("fp-run")?).ok()?,
             attempt: AttemptNumber(get("fp-attempt")?.parse().ok()?),
@@ -89,6 +93,7 @@ mod tests {
         let header = LogHeader {
             spool: SpoolId::from_bytes([1; 16]),
             offset: 9,
+            kept_from: 3,
             project: ProjectName::parse("vision").unwrap(),
             run: RunId::from_bytes([2; 16]),
             attempt: AttemptNumber(1),

@@ -41,6 +41,10 @@ pub struct Report {
     pub epoch: Epoch,
     /// Its place in the agent's spool for this service.
     pub at: SpoolPosition,
+    /// The lowest offset that the agent still keeps: all below it were settled once, so a reader whose own memory of that is gone
+    /// (a killed broker may lose the last `settled`) goes on from here instead of waiting for ever.
+    #[serde(default)]
+    pub kept_from: u64,
     /// What is told.
     pub body: ReportBody,
     /// The trace it belongs to.

@@ -1,0 +1,266 @@
+//! Inboxes: what agents report to a service, read in the order of their spools, each offset once.
+//!
+//! A reader takes offsets of one spool without a gap: what is ahead of the expected offset is left for the agent to send again (it does,
+//! from what SETTLED does not cover), what is behind is a repeat. An entry leaves the inbox only when its service has made it durable.
+
+use crate::port::{Broker, StreamName, TailItem};
+use bytes::Bytes;
+use footplate_events::messages::{Report, Settled, SpoolPosition, settled_subject};
+use footplate_types::{NodeName, SpoolId};
+use futures::StreamExt;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::{Notify, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+/// Which offset of each spool comes next.
+#[derive(Clone, Debug, Default)]
+pub struct SpoolCursor {
+    next: BTreeMap<(NodeName, SpoolId), u64>,
+}
+
+/// What an offset turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// The expected one: take it.
+    Next,
+    /// Taken before.
+    Repeated,
+    /// Something before it is missing; the agent will send both again.
+    Gap,
+}
+
+impl SpoolCursor {
+    /// Remembers that everything up to `up_to` is durable.
+    pub fn settled(&mut self, node: &NodeName, up_to: SpoolPosition) {
+        let next = self.next.entry((node.clone(), up_to.spool)).or_insert(1);
+        *next = (*next).max(up_to.offset + 1);
+    }
+
+    /// Takes the turn of an offset; only [`Turn::Next`] moves the cursor.
+    pub fn take(&mut self, node: &NodeName, at: SpoolPosition, kept_from: u64) -> Turn {
+        let next = self.next.entry((node.clone(), at.spool)).or_insert(1);
+        *next = (*next).max(kept_from);
+        match at.offset.cmp(next) {
+            std::cmp::Ordering::Less => Turn::Repeated,
+            std::cmp::Ordering::Greater => Turn::Gap,
+            std::cmp::Ordering::Equal => {
+                *next += 1;
+                Turn::Next
+            }
+        }
+    }
+}
+
+/// One report that waits to be folded.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    /// The node of the subject it came on.
+    pub node: NodeName,
+    /// The report.
+    pub report: Report,
+    /// The ledger sequence that the folding view must have reached: what the agent answers is in the ledger up to here.
+    pub needs_view: u64,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    waiting: VecDeque<Waiting>,
+    refused: u64,
+}
+
+/// The reports to one service that are not folded yet. Bounded: the reader waits when it is full.
+#[derive(Clone, Debug)]
+pub struct Inbox {
+    service: String,
+    inner: Arc<Mutex<Inner>>,
+    room: Arc<Semaphore>,
+    wake: Arc<Notify>,
+}
+
+/// The most reports that wait in an inbox.
+pub const INBOX_MAX: usize = 8_192;
+
+impl Inbox {
+    /// An empty inbox of `service`; `wake` is notified when something arrives.
+    pub fn new(service: &str, wake: Arc<Notify>) -> Self {
+        Self { service: service.to_owned(), inner: Arc::default(), room: Arc::new(Semaphore::new(INBOX_MAX)), wake }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The oldest waiting reports that a view at `view` may fold, at most `most`.
+    pub fn peek(&self, view: u64, most: usize) -> Vec<Waiting> {
+        self.lock().waiting.iter().take(most).take_while(|waiting| waiting.needs_view <= view).cloned().collect()
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.lock().waiting.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many messages were no report of the node on whose subject they came.
+    pub fn refused(&self) -> u64 {
+        self.lock().refused
+    }
+
+    /// The oldest `count` reports are durable: forget them and tell their nodes.
+    pub async fn settle(&self, broker: &dyn Broker, count: usize) -> Result<(), String> {
+        let mut up_to: BTreeMap<NodeName, SpoolPosition> = BTreeMap::new();
+        for waiting in self.lock().waiting.iter().take(count) {
+            up_to.insert(waiting.node.clone(), waiting.report.at);
+        }
+        for (node, up_to) in up_to {
+            publish_settled(broker, &self.service, node, up_to).await?;
+        }
+        let mut inner = self.lock();
+        let count = count.min(inner.waiting.len());
+        inner.waiting.drain(..count);
+        drop(inner);
+        self.room.add_permits(count);
+        Ok(())
+    }
+
+    /// Reads the service's reports from the stream into the inbox until shut down.
+    pub async fn fill(self, broker: Arc<dyn Broker>, shutdown: CancellationToken) {
+        let mut cursor = SpoolCursor::default();
+        let Some(settled) = until_shutdown(&shutdown, read_settled(broker.as_ref(), &self.service)).await else { return };
+        for settled in settled {
+            cursor.settled(&settled.node, settled.up_to);
+        }
+        let filter = format!("fp.report.*.{}", self.service);
+        let mut tail = broker.tail(StreamName::Reports, vec![filter], 1);
+        loop {
+            let item = tokio::select! {
+                () = shutdown.cancelled() => return,
+                item = tail.next() => item,
+            };
+            let Some(TailItem::Message(message)) = item else {
+                if item.is_none() {
+                    return;
+                }
+                continue;
+            };
+            let Some((node, report)) = read_report(&message.subject, &message.payload, &self.service) else {
+                tracing::warn!(subject = %message.subject, sequence = message.sequence, "a report that is none was skipped");
+                self.lock().refused += 1;
+                continue;
+            };
+            if cursor.take(&node, report.at, report.kept_from) != Turn::Next {
+                continue;
+            }
+            let Some(needs_view) = until_shutdown(&shutdown, ledger_end(broker.as_ref())).await else { return };
+            let permit = tokio::select! {
+                () = shutdown.cancelled() => return,
+                permit = self.room.acquire() => permit,
+            };
+            let Ok(permit) = permit else { return };
+            permit.forget();
+            self.lock().waiting.push_back(Waiting { node, report, needs_view });
+            self.wake.notify_one();
+        }
+    }
+}
+
+async fn until_shutdown<T>(shutdown: &CancellationToken, work: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        () = shutdown.cancelled() => None,
+        done = work => Some(done),
+    }
+}
+
+/// The wait between two tries to read something small while the broker is away.
+const RETRY: std::time::Duration = std::time::Duration::from_millis(200);
+
+/// The ledger's last sequence; asks again until the broker answers (the caller bounds it by its shutdown).
+pub async fn ledger_end(broker: &dyn Broker) -> u64 {
+    loop {
+        match broker.bounds(StreamName::Ledger).await {
+            Ok(bounds) => return bounds.last,
+            Err(error) => {
+                tracing::debug!(%error, "the ledger's end is not to be had now");
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+}
+
+/// What a service has settled of each node; asks again until the broker answers.
+pub async fn read_settled(broker: &dyn Broker, service: &str) -> Vec<Settled> {
+    let filter = format!("fp.settled.*.{service}");
+    let mut found = Vec::new();
+    let mut from = 1;
+    loop {
+        match broker.read(StreamName::Settled, &filter, from, 1_000).await {
+            Ok(page) => {
+                found.extend(page.messages.iter().filter_map(|message| serde_json::from_slice::<Settled>(&message.payload).ok()));
+                match page.next {
+                    Some(next) => from = next,
+                    None => return found,
+                }
+            }
+            Err(error) => {
+                tracing::debug!(%error, "settled positions are not to be had now");
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+}
+
+/// Tells a node up to where its spool for a service is durable.
+pub async fn publish_settled(broker: &dyn Broker, service: &str, node: NodeName, up_to: SpoolPosition) -> Result<(), String> {
+    let subject = settled_subject(&node, service);
+    let payload = serde_json::to_vec(&Settled { node, up_to }).map_err(|error| error.to_string())?;
+    let message = crate::port::Message { subject, headers: Vec::new(), payload: Bytes::from(payload) };
+    broker.publish(StreamName::Settled, message, crate::port::Expect::Any).await.map(|_| ()).map_err(|error| error.to_string())
+}
+
+/// Reads a report; `None` when it is unreadable, or speaks for another node or service than its subject.
+fn read_report(subject: &str, payload: &[u8], service: &str) -> Option<(NodeName, Report)> {
+    let node = subject.strip_prefix("fp.report.")?.strip_suffix(service)?.strip_suffix('.')?;
+    let node = NodeName::parse(node).ok()?;
+    let report: Report = serde_json::from_slice(payload).ok()?;
+    (report.node == node && report.body.service() == service).then_some((node, report))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn at(offset: u64) -> SpoolPosition {
+        SpoolPosition { spool: SpoolId::from_bytes([1; 16]), offset }
+    }
+
+    #[test]
+    fn offsets_are_taken_once_and_without_a_gap() {
+        let node = NodeName::parse("n1").unwrap();
+        let mut cursor = SpoolCursor::default();
+        let turns: Vec<Turn> = [1, 2, 2, 4, 3, 4].into_iter().map(|offset| cursor.take(&node, at(offset), 1)).collect();
+        assert_eq!(turns, [Turn::Next, Turn::Next, Turn::Repeated, Turn::Gap, Turn::Next, Turn::Next]);
+    }
+
+    #[test]
+    fn what_is_settled_is_a_repeat_and_a_trimmed_spool_goes_on() {
+        let node = NodeName::parse("n1").unwrap();
+        let mut cursor = SpoolCursor::default();
+        cursor.settled(&node, at(5));
+        assert_eq!(cursor.take(&node, at(5), 1), Turn::Repeated);
+        assert_eq!(cursor.take(&node, at(9), 9), Turn::Next);
+        let other = SpoolPosition { spool: SpoolId::from_bytes([2; 16]), offset: 1 };
+        assert_eq!(cursor.take(&node, other, 1), Turn::Next);
+    }
+
+    #[test]
+    fn a_report_must_speak_for_the_node_of_its_subject() {
+        assert!(read_report("fp.report.n1.executor", b"{}", "executor").is_none());
+        assert!(read_report("fp.report.n1.x.executor", b"{}", "executor").is_none());
+    }
+}
