@@ -1,6 +1,6 @@
 //! Runs: what one training was, and what came out of it.
 
-use super::{InputRef, Outcome};
+use super::{InputRef, Outcome, SessionEnd};
 use footplate_types::{ArtifactPath, AttemptNumber, Digest, DisplayName, ExperimentId, ParamKey, Rank};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -131,6 +131,9 @@ pub struct RunFinished {
     /// In words; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
+    /// The logging sessions of a run without a job: its seal waits for their batches.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sessions: Vec<SessionEnd>,
 }
 
 /// A run is complete: all metrics, logs and artifacts up to its workers' final offsets are stored. What comes later is shown as late.
