@@ -1,5 +1,6 @@
 //! The launch document: the long part of a job, kept in the object store and named by its digest in the ledger.
 
+use crate::facts::DocumentRef;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -33,4 +34,40 @@ pub struct LaunchDocument {
     /// Who submitted, from which host and folder, with which client version; for the record.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub origin: BTreeMap<String, String>,
+    /// The sealed document ([`SealedDocument`] as JSON): the real values of what is masked here and in the config. Only the agent that
+    /// starts the job reads it; no view, search or log shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealed: Option<DocumentRef>,
+}
+
+/// What was masked in the launch document and the config, as it really is. Each present field stands in the place of the masked one when the
+/// job is prepared; it is never recorded, shown or searched.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct SealedDocument {
+    /// Instead of [`LaunchDocument::run`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunCommand>,
+    /// Instead of [`LaunchDocument::setup`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setup: Option<String>,
+    /// These variables instead of those of the same names in [`LaunchDocument::env`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// The whole config, as the text of its JSON file, instead of the recorded one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<String>,
+}
+
+impl LaunchDocument {
+    /// This document with the real values in the place of the masked ones; the config's text comes back when it was masked.
+    #[must_use]
+    pub fn unsealed(mut self, sealed: SealedDocument) -> (Self, Option<String>) {
+        let SealedDocument { run, setup, env, config } = sealed;
+        self.run = run.unwrap_or(self.run);
+        self.setup = setup.unwrap_or(self.setup);
+        self.env.extend(env);
+        (self, config)
+    }
 }
