@@ -22,6 +22,11 @@ impl<'t> Reader<'t> {
         Self { txn }
     }
 
+    #[cfg(test)]
+    pub(super) fn transaction(&self) -> &ReadTransaction {
+        self.txn
+    }
+
     pub(super) fn floor(&self, shard: u8) -> Result<u64, Fault> {
         Ok(self.txn.open_table(FLOORS)?.get(shard)?.map_or(0, |floor| floor.value()))
     }

@@ -99,7 +99,7 @@ fn raise_floor(database: &Database, shard: u8, sequence: u64) -> Result<(), Faul
 }
 
 /// Takes the rows of a source away, after which no reader sees its series, and notes the series whose chunks are to go.
-fn doom(database: &Database, source: &SeriesSource) -> Result<(), Fault> {
+pub(super) fn doom(database: &Database, source: &SeriesSource) -> Result<(), Fault> {
     let txn = database.begin_write()?;
     {
         let mut tables = Tables::of(&txn)?;
