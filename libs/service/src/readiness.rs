@@ -62,8 +62,13 @@ impl Readiness {
 
     /// Waits until no latch is held.
     pub async fn ready(&self) {
+        self.until(true).await;
+    }
+
+    /// Waits until readiness is as `wanted`.
+    pub async fn until(&self, wanted: bool) {
         // The sender lives in `self`, so the wait cannot be cut off.
-        let _ = self.pending.subscribe().wait_for(BTreeMap::is_empty).await;
+        let _ = self.pending.subscribe().wait_for(|pending| pending.is_empty() == wanted).await;
     }
 }
 

@@ -1,0 +1,121 @@
+//! Where to, as whom, for which project.
+
+use std::time::Duration;
+
+use http::Uri;
+use tonic::transport::Endpoint;
+
+use super::{ApiError, DEFAULT_DEADLINE};
+use crate::refusal::{Refusal, reason};
+
+/// Where the platform listens when nobody says otherwise.
+pub const DEFAULT_ADDRESS: &str = "127.0.0.1:7450";
+/// How long a connection may take to be made.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+/// How often an idle connection is asked whether it lives.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Where to, as whom, for which project.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Target {
+    /// `host:port` or `http://host:port`.
+    pub address: String,
+    /// The caller's token.
+    pub token: Option<String>,
+    /// The project that calls are for.
+    pub project: Option<String>,
+}
+
+impl Target {
+    /// The platform at `address`, without token and project.
+    pub fn new(address: impl Into<String>) -> Self {
+        Self { address: address.into(), token: None, project: None }
+    }
+
+    /// Calls with this token.
+    #[must_use]
+    pub fn token(mut self, token: impl Into<String>) -> Self {
+        self.token = Some(token.into());
+        self
+    }
+
+    /// Calls for this project.
+    #[must_use]
+    pub fn project(mut self, project: impl Into<String>) -> Self {
+        self.project = Some(project.into());
+        self
+    }
+
+    pub(super) fn endpoint(&self) -> Result<Endpoint, ApiError> {
+        let uri = self.uri()?;
+        let endpoint = Endpoint::from(uri)
+            .connect_timeout(CONNECT_DEADLINE)
+            .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
+            .keep_alive_timeout(DEFAULT_DEADLINE)
+            .tcp_nodelay(true);
+        let agent = concat!("footplate/", env!("CARGO_PKG_VERSION"));
+        endpoint.user_agent(agent).map_err(|error| self.not_allowed(&error.to_string()))
+    }
+
+    fn uri(&self) -> Result<Uri, ApiError> {
+        let written = self.address.trim().trim_end_matches('/');
+        let full = if written.contains("://") { written.to_owned() } else { format!("http://{written}") };
+        let uri: Uri = full.parse().map_err(|_| self.not_allowed("is no address"))?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => {
+                return Err(self.not_allowed("asks for TLS, which this build does not speak; go through a proxy on this machine"));
+            }
+            _ => return Err(self.not_allowed("is neither host:port nor an http URL")),
+        }
+        if uri.port_u16().is_none() && !written.contains("://") {
+            return Err(self.not_allowed("has no port"));
+        }
+        if uri.path() != "/" || uri.query().is_some() {
+            return Err(self.not_allowed("has a path"));
+        }
+        Ok(uri)
+    }
+
+    fn not_allowed(&self, problem: &str) -> ApiError {
+        let told = format!("the address {:?} {problem}", self.address);
+        let refusal = Refusal::new(&reason::INVALID_FIELD, told).field("FOOTPLATE_ADDR").value(&self.address);
+        refusal.allowed("host:port, or http://host:port").next(format!("write an address such as {DEFAULT_ADDRESS}")).into()
+    }
+}
+
+/// Without the token, which must reach no log.
+impl std::fmt::Debug for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Target").field("address", &self.address).field("project", &self.project).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_and_port_and_urls_are_read() {
+        for good in ["127.0.0.1:7450", "localhost:7450", "http://example.org", "http://[::1]:7450/", " host:1 "] {
+            assert!(Target::new(good).endpoint().is_ok(), "{good}");
+        }
+        for (bad, told) in [
+            ("", "is no address"),
+            ("localhost", "has no port"),
+            ("https://example.org", "TLS"),
+            ("http://h:1/path", "has a path"),
+            ("nats://h:1", "neither"),
+            ("a b:1", "is no address"),
+        ] {
+            let error = Target::new(bad).endpoint().unwrap_err();
+            assert!(error.to_string().contains(told), "{bad}: {error}");
+            assert_eq!(error.exit(), footplate_service::Exit::Usage);
+        }
+    }
+
+    #[test]
+    fn a_token_is_not_shown() {
+        assert!(!format!("{:?}", Target::new("h:1").token("hunter2")).contains("hunter2"));
+    }
+}

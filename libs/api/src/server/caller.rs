@@ -1,0 +1,67 @@
+//! Who calls, for which project, and until when they wait.
+
+use std::sync::Arc;
+
+use footplate_types::PrincipalId;
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use tokio::time::Instant;
+use tonic::Request;
+
+use crate::refusal::{Refusal, reason};
+
+/// The header that names the project a call is for, where the request itself does not.
+pub const PROJECT_HEADER: &str = "footplate-project";
+
+/// Tells a token's principal; `None` is a call without a token.
+pub type Authenticator = Arc<dyn Fn(Option<&str>) -> Result<PrincipalId, Refusal> + Send + Sync>;
+
+/// Who calls: set by the front before a method runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(crate) principal: PrincipalId,
+}
+
+/// Until when the caller waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallDeadline(pub(crate) Instant);
+
+/// Who calls.
+///
+/// # Errors
+/// When the server has no authenticator and so knows nobody.
+pub fn principal<T>(request: &Request<T>) -> Result<PrincipalId, Refusal> {
+    let caller = request.extensions().get::<Caller>().map(|caller| caller.principal.clone());
+    caller.ok_or_else(|| Refusal::new(&reason::TOKEN_MISSING, "the call has no principal"))
+}
+
+/// The project that the call's header names.
+pub fn project<T>(request: &Request<T>) -> Option<&str> {
+    request.metadata().get(PROJECT_HEADER)?.to_str().ok().filter(|name| !name.is_empty())
+}
+
+/// Until when the caller waits; `None` when it has not said.
+pub fn deadline<T>(request: &Request<T>) -> Option<Instant> {
+    request.extensions().get::<CallDeadline>().map(|deadline| deadline.0)
+}
+
+/// The bearer token of a call.
+pub(crate) fn token(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim()).filter(|token| !token.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bearer_token_is_read_whatever_the_case_of_its_scheme() {
+        let headers = |text: &str| HeaderMap::from_iter([(AUTHORIZATION, text.parse().unwrap())]);
+        assert_eq!(token(&headers("Bearer abc")), Some("abc"));
+        assert_eq!(token(&headers("bearer  abc ")), Some("abc"));
+        assert_eq!(token(&headers("Basic abc")), None);
+        assert_eq!(token(&headers("Bearer ")), None);
+        assert_eq!(token(&HeaderMap::new()), None);
+    }
+}
