@@ -16,9 +16,8 @@ Under the platform's agent it writes to the agent's local socket; without one, t
 
 from __future__ import annotations
 
-import os
 import threading
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Mapping, Optional
 
 from . import _config, _exit, _open
 from ._config import Config, ConfigUnreadable

@@ -283,14 +283,14 @@ class Backlog:
         with self.lock:
             return not self._inbox and self.answered >= self._next_n - 1
 
-    def wait_idle(self, deadline: float) -> bool:
-        """Waits until everything is answered, at most to `deadline` of the monotonic clock."""
+    def wait_idle(self, deadline: float, hopeless: Callable[[], object]) -> bool:
+        """Waits until everything is answered, at most to `deadline` of the monotonic clock, or until it is hopeless."""
         with self.lock:
             while not self.is_idle():
                 left = deadline - time.monotonic()
-                if left <= 0:
+                if left <= 0 or hopeless():
                     return False
-                self.changed.wait(min(left, 0.5))
+                self.changed.wait(min(left, 0.2))
             return True
 
     # Spooling ------------------------------------------------------------------------------------------------------------

@@ -25,18 +25,18 @@ class Config(Dict[str, Any]):
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError("the config is what the run was started with; give init() other defaults, or keep what changes in a variable")
 
-    __setattr__ = __delattr__ = __setitem__ = __delitem__ = __ior__ = _refuse  # type: ignore[assignment]
-    update = pop = popitem = clear = setdefault = _refuse  # type: ignore[assignment]
+    __setattr__ = __delattr__ = __setitem__ = __delitem__ = __ior__ = _refuse
+    update = pop = popitem = clear = setdefault = _refuse
 
     def __reduce__(self) -> Any:
         return _freeze, (dict(self),)
 
     def __deepcopy__(self, memo: Any) -> Dict[str, Any]:
-        return thaw(self)
+        return self.copy()
 
     def copy(self) -> Dict[str, Any]:
         """A plain dict, which may be changed."""
-        return thaw(self)
+        return {key: thaw(inner) for key, inner in self.items()}
 
 
 def _freeze(value: Any) -> Any:

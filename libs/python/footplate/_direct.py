@@ -16,7 +16,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 from . import _arguments
 from ._backlog import Backlog, Op
 from ._door import Door, FootplateError, NotFound, Refused, Unavailable
-from ._faults import LOG, contained, warn
+from ._faults import LOG, warn
 from ._places import Place
 
 RETRY_SECONDS_FIRST, RETRY_SECONDS_MAX = 0.25, 15.0
@@ -34,6 +34,10 @@ class Sender:
         self._door, self._header = door, header
         self._created = header.get("create") is None
         self._batches = 0
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._door.close()
 
     def create(self) -> None:
         """Creates the run, if this process is to. Does nothing the second time."""
@@ -149,7 +153,7 @@ class Direct:
             self._hurry.clear()
 
     def abandon(self) -> None:
-        self._sender._door.close()
+        self._sender.close()
 
     def _run(self) -> None:
         delay = RETRY_SECONDS_FIRST
@@ -173,6 +177,7 @@ class Direct:
                 LOG.debug("footplate: sending failed", exc_info=True)
                 self._hurry.wait(delay)
                 delay = min(delay * 2, RETRY_SECONDS_MAX)
+        self._sender.close()
 
     def _backlog_run(self) -> str:
         return str(self._sender._header["run"])

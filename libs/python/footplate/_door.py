@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import socket
 import threading
 from typing import Any, Dict, Optional
@@ -47,7 +46,6 @@ class Door:
         self._place, self._timeout = place, timeout
         self._url = urlsplit(place.address)
         self._connection: Optional[http.client.HTTPConnection] = None
-        self._pid = os.getpid()
         self._lock = threading.Lock()
 
     def call(self, service: str, method: str, request: Dict[str, Any], timeout: Optional[float] = None) -> Dict[str, Any]:
@@ -91,6 +89,12 @@ class Door:
         if response.will_close:
             self.close()
         return response.status, answer
+
+    def __enter__(self) -> "Door":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Closes the connection; the next call opens one."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import sys
+import threading
+import time
 import weakref
 from typing import TYPE_CHECKING, List
 
@@ -34,8 +37,17 @@ def leave() -> None:
         return
     _left_pid = os.getpid()
     status = "failed" if _died() else "finished"
+    deadline = time.monotonic() + _seconds()  # for all runs of the process together
     for run in _sorted():
-        run._leave(status)
+        run._leave(status, max(0.0, deadline - time.monotonic()))
+
+
+def _seconds() -> float:
+    from ._run import EXIT_SECONDS_MAX
+    try:
+        return min(float(os.environ.get("FOOTPLATE_EXIT_SECONDS", EXIT_SECONDS_MAX)), 3600.0)
+    except ValueError:
+        return EXIT_SECONDS_MAX
 
 
 def _died() -> bool:
@@ -48,10 +60,29 @@ def _sorted() -> "List[Run]":
     return sorted(_runs, key=lambda run: run.id)
 
 
-def _forked() -> None:
+_masks = threading.local()
+
+
+def _before_fork() -> None:
+    """Holds TERM back until the child has given it its default action again: sent in between it would be swallowed by our handler."""
+    if any(run._stopping.listens for run in list(_runs)):
+        with contained("fork"):
+            _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def _after_fork_in_parent() -> None:
+    before = getattr(_masks, "before", None)
+    if before is not None:
+        _masks.before = None
+        with contained("fork"):
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _after_fork_in_child() -> None:
     for run in list(_runs):
         with contained("fork"):
             run._forked()
+    _after_fork_in_parent()
 
 
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

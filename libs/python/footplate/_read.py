@@ -45,7 +45,11 @@ class RunInfo:
 def runs(filter: Optional[str] = None, experiment: Optional[str] = None, order_by: Optional[str] = None, limit: int = RUNS_MAX,
          project: Optional[str] = None) -> List[RunInfo]:
     """Runs that match, such as `runs("state = sealed and params.lr < 0.1", order_by="metrics.`val/acc` desc")`."""
-    door = Door(_places.place(project))
+    with Door(_places.place(project)) as door:
+        return _runs(door, filter, experiment, order_by, limit)
+
+
+def _runs(door: Door, filter: Optional[str], experiment: Optional[str], order_by: Optional[str], limit: int) -> List[RunInfo]:
     found: List[RunInfo] = []
     token = ""
     while len(found) < limit:
@@ -66,12 +70,16 @@ def history(run: Any, name: str, attempt: Optional[int] = None, rank: int = 0, m
     Without an attempt, points of a later attempt stand in place of an earlier one's from its first step on. With `max_points` it is reduced; first,
     last, least and greatest are kept.
     """
-    door = Door(_places.place(project))
+    with Door(_places.place(project)) as door:
+        return _history(door, run if isinstance(run, str) else run.id, name, attempt or 0, rank, max_points or 0)
+
+
+def _history(door: Door, run: str, name: str, attempt: int, rank: int, max_points: int) -> List[Point]:
     points: List[Point] = []
     token = ""
     while True:
-        request: Dict[str, Any] = {"runId": run if isinstance(run, str) else run.id, "name": name, "rank": rank, "attempt": attempt or 0,
-                                   "maxPoints": max_points or 0, "pageSize": 0 if max_points else POINTS_PAGE_SIZE, "pageToken": token}
+        request: Dict[str, Any] = {"runId": run, "name": name, "rank": rank, "attempt": attempt, "maxPoints": max_points,
+                                   "pageSize": 0 if max_points else POINTS_PAGE_SIZE, "pageToken": token}
         answer = door.call("MetricService", "GetHistory", request)
         points.extend(Point(int(pick(point, "step", 0)), int(pick(point, "time_ms", 0)), float(pick(point, "value", 0.0)))
                       for point in pick(answer, "points", []))

@@ -282,9 +282,10 @@ class Run:
             deadline = time.monotonic() + timeout
             self._door.hurry(True)
             try:
-                if isinstance(self._door, Offline):
+                door = self._door
+                if isinstance(door, Offline):
                     return self._backlog.wait_spilled(deadline)
-                return self._backlog.wait_idle(deadline)
+                return self._backlog.wait_idle(deadline, lambda: door.refused)
             finally:
                 self._door.hurry(False)
         return False
@@ -298,18 +299,17 @@ class Run:
             self._add({"op": "finish", "status": self._finished})
         return self.flush(timeout)
 
-    def _leave(self, status: str) -> None:
+    def _leave(self, status: str, seconds: float) -> None:
         """At the end of the process: a bounded flush, then what is left goes to the spool file."""
         if not self._started:
             return
         with contained("leaving"):
-            if self._finished is None and isinstance(self._door, (Direct, Offline)):
-                self.finish(status, timeout=0.0)
-            seconds = os.environ.get("FOOTPLATE_EXIT_SECONDS", "")
+            if self._finished is None and self._opening.create is not None:
+                self.finish(status, timeout=0.0)  # whoever created a run ends it
             try:
-                self.flush(float(seconds) if seconds else EXIT_SECONDS_MAX)
-            except (KeyboardInterrupt, ValueError):
-                pass
+                self.flush(seconds)
+            except KeyboardInterrupt:
+                pass  # whoever is in a hurry loses nothing: the rest goes to disk
             left = self._backlog.count_unanswered()
             path = self._backlog.persist()
             if path is not None:

@@ -25,7 +25,7 @@ class Stopping:
 
     def __init__(self) -> None:
         self.stop: Optional[Stop] = None
-        self._installed = False
+        self.listens = False
 
     def asked(self, message: Mapping[str, Any]) -> None:
         """The agent's word; it knows more than a signal does."""
@@ -35,12 +35,12 @@ class Stopping:
     def listen(self) -> None:
         """Takes over TERM, but only its default action and only in the main thread. Called when the training first asks whether it should
         stop: one that never asks must still die of a TERM."""
-        if self._installed or threading.current_thread() is not threading.main_thread():
+        if self.listens or threading.current_thread() is not threading.main_thread():
             return
         with contained("listening for TERM"):
             if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
                 signal.signal(signal.SIGTERM, self._on_term)
-            self._installed = True
+            self.listens = True
 
     def _on_term(self, number: int, frame: object) -> None:
         if self.stop is None:
@@ -48,8 +48,8 @@ class Stopping:
 
     def forget(self) -> None:
         """In a forked child (a data loader's, say): TERM kills it again, as its parent expects."""
-        if self._installed:
-            self._installed = False
+        if self.listens:
+            self.listens = False
             with contained("giving TERM back"):
                 if signal.getsignal(signal.SIGTERM) == self._on_term:
                     signal.signal(signal.SIGTERM, signal.SIG_DFL)

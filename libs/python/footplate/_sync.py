@@ -68,17 +68,17 @@ def _send_file(path: str, folder: str) -> Synced:
     sent = 0
     refused: List[str] = []
     try:
-        door = Door(_places.place(header.get("project")))
-        sender = Sender(door, header)
-        sender.create()
-        for op in ops:
-            try:
-                sender.send(op)
-                sent += 1
-            except (NotFound, Refused) as fault:
-                if fault.code == "unauthenticated":
-                    raise
-                refused.append(str(fault))
+        with Door(_places.place(header.get("project"))) as door:
+            sender = Sender(door, header)
+            sender.create()
+            for op in ops:
+                try:
+                    sender.send(op)
+                    sent += 1
+                except (NotFound, Refused) as fault:
+                    if fault.code == "unauthenticated":
+                        raise
+                    refused.append(str(fault))
     except FootplateError as fault:
         return Synced(path, header["run"], sent, tuple(refused), damaged, kept=str(fault))
     staged = os.path.join(folder, "staged", header["folder"])
