@@ -2,8 +2,14 @@
 //!
 //! It decides nothing about jobs and never writes the ledger: it obeys assignments, keeps its leases, and says what it saw. It never starts
 //! a member twice, never lets one outlive its lease, and never acknowledges what is not on its disk.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod blob;
 pub mod boot;
 mod durable;
+pub mod prepare;
+mod record;
 pub mod shim;
+pub mod socket;
 pub mod spool;
+pub mod stage;

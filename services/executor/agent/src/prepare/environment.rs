@@ -1,0 +1,155 @@
+//! What a worker finds in its environment: the torchrun contract, our own variables, and of the agent's environment only what is listed.
+
+use crate::shim::MARKER_VARIABLE;
+use footplate_events::{
+    facts::{Launcher, Rendezvous},
+    messages::{LaunchDocument, Task},
+};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+/// Variables of the agent's own environment that every worker gets.
+const PASSED: [&str; 16] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "XDG_CACHE_HOME",
+    "XDG_RUNTIME_DIR",
+];
+
+/// What the environment takes from the machine and the agent's settings.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The agent's own environment.
+    pub own: BTreeMap<String, String>,
+    /// Set for every worker unless the job says otherwise.
+    pub defaults: BTreeMap<String, String>,
+    /// The local socket.
+    pub socket: PathBuf,
+    /// The platform's address, for the read side.
+    pub addr: Option<String>,
+    /// The member's folder.
+    pub member_dir: PathBuf,
+    /// The config file.
+    pub config: PathBuf,
+    /// The marker of the member's processes.
+    pub marker: String,
+}
+
+/// The environment of worker number `local` of the member; for `torchrun`, of the one command. Later layers win: the agent's listed
+/// variables, the settings' defaults, the job's own, the platform's.
+pub fn worker_environment(
+    task: &Task,
+    launch: &LaunchDocument,
+    machine: &Machine,
+    rendezvous: &Rendezvous,
+    peers: &[String],
+    local: u32,
+) -> BTreeMap<String, String> {
+    let mut env = base_environment(task, launch, machine);
+    env.insert("MASTER_ADDR".to_owned(), rendezvous.address.clone());
+    env.insert("MASTER_PORT".to_owned(), rendezvous.port.to_string());
+    env.insert("FOOTPLATE_PEERS".to_owned(), peers.join(","));
+    match task.launcher {
+        Launcher::Direct => direct(&mut env, task, &machine.member_dir, local),
+        Launcher::Torchrun => torchrun(&mut env, task, rendezvous),
+    }
+    if task.workers > 1 {
+        env.entry("OMP_NUM_THREADS".to_owned()).or_insert_with(|| "1".to_owned());
+    }
+    env
+}
+
+/// The environment of the set-up, and the part of a worker's that does not depend on its rank.
+pub fn base_environment(task: &Task, launch: &LaunchDocument, machine: &Machine) -> BTreeMap<String, String> {
+    let passed = PASSED.iter().copied().chain(launch.pass.iter().map(String::as_str));
+    let mut env: BTreeMap<String, String> =
+        passed.filter_map(|name| machine.own.get(name).map(|value| (name.to_owned(), value.clone()))).collect();
+    env.extend(machine.defaults.clone());
+    env.insert("PYTHONUNBUFFERED".to_owned(), "1".to_owned());
+    env.extend(launch.env.clone());
+    let gpus: Vec<&str> = task.gpus.iter().map(footplate_types::GpuUuid::as_str).collect();
+    let mut set = |name: &str, value: String| env.insert(name.to_owned(), value);
+    // Always set: absent would mean every GPU of the node.
+    set("CUDA_VISIBLE_DEVICES", gpus.join(","));
+    set("CUDA_DEVICE_ORDER", "PCI_BUS_ID".to_owned());
+    set("FOOTPLATE_SOCKET", machine.socket.display().to_string());
+    set("FOOTPLATE_RUN_ID", task.run.to_string());
+    set("FOOTPLATE_RUN_NAME", task.name.to_string());
+    set("FOOTPLATE_ATTEMPT", task.attempt.to_string());
+    set("FOOTPLATE_PROJECT", task.project.to_string());
+    set("FOOTPLATE_CONFIG", machine.config.display().to_string());
+    set(MARKER_VARIABLE, machine.marker.clone());
+    let slots: Vec<String> = task.slots.iter().map(|slot| slot.0.to_string()).collect();
+    set("FOOTPLATE_SLOTS", slots.join(","));
+    let mut set_some = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            env.insert(name.to_owned(), value);
+        }
+    };
+    set_some("FOOTPLATE_ADDR", machine.addr.clone());
+    set_some("FOOTPLATE_SEED", task.seed.map(|seed| seed.to_string()));
+    set_some("TRACEPARENT", task.traceparent.clone());
+    if let Some(source) = &task.source {
+        set_some("FOOTPLATE_TREE", Some(source.tree.to_string()));
+        set_some("FOOTPLATE_COMMIT", Some(source.commit.clone()).filter(|text| !text.is_empty()));
+        set_some("FOOTPLATE_BRANCH", Some(source.branch.clone()).filter(|text| !text.is_empty()));
+    }
+    env
+}
+
+/// The path of the file in which a worker may leave the text of its exception.
+pub(crate) fn error_file(member_dir: &Path, rank: u32) -> PathBuf {
+    member_dir.join("errors").join(format!("{rank}.json"))
+}
+
+fn direct(env: &mut BTreeMap<String, String>, task: &Task, member_dir: &Path, local: u32) {
+    let rank = task.first_rank.0 + local;
+    let numbers = [
+        ("RANK", rank),
+        ("LOCAL_RANK", local),
+        ("WORLD_SIZE", task.world_size),
+        ("LOCAL_WORLD_SIZE", task.workers),
+        ("GROUP_RANK", task.member.0),
+        ("GROUP_WORLD_SIZE", task.members),
+        ("ROLE_RANK", rank),
+        ("ROLE_WORLD_SIZE", task.world_size),
+        ("TORCHELASTIC_RESTART_COUNT", task.attempt.0.saturating_sub(1)),
+        ("TORCHELASTIC_MAX_RESTARTS", 0),
+    ];
+    env.extend(numbers.map(|(name, value)| (name.to_owned(), value.to_string())));
+    env.insert("ROLE_NAME".to_owned(), "default".to_owned());
+    env.insert("TORCHELASTIC_RUN_ID".to_owned(), format!("{}-{}", task.run, task.attempt));
+    env.insert("TORCHELASTIC_USE_AGENT_STORE".to_owned(), "False".to_owned());
+    env.insert("TORCHELASTIC_ERROR_FILE".to_owned(), error_file(member_dir, rank).display().to_string());
+    env.entry("TORCH_NCCL_ASYNC_ERROR_HANDLING".to_owned()).or_insert_with(|| "1".to_owned());
+}
+
+/// Every flag of torchrun as a variable, so that the same script line works without them. Restarts are the platform's: with a fresh
+/// rendezvous for the whole gang.
+fn torchrun(env: &mut BTreeMap<String, String>, task: &Task, rendezvous: &Rendezvous) {
+    let set = [
+        ("PET_NNODES", task.members.to_string()),
+        ("PET_NPROC_PER_NODE", task.workers.to_string()),
+        ("PET_NODE_RANK", task.member.to_string()),
+        ("PET_MASTER_ADDR", rendezvous.address.clone()),
+        ("PET_MASTER_PORT", rendezvous.port.to_string()),
+        ("PET_RDZV_ID", format!("{}-{}", task.run, task.attempt)),
+        ("PET_MAX_RESTARTS", "0".to_owned()),
+        ("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1".to_owned()),
+    ];
+    env.extend(set.map(|(name, value)| (name.to_owned(), value)));
+}

@@ -1,0 +1,177 @@
+//! From the agent's staging to the object store, and only then the report. One member's files go in the order in which they were acknowledged.
+
+use super::{Intake, desk::Desk};
+use crate::{
+    blob::{BlobAccess, BlobError},
+    durable,
+    record::StoredReport,
+    stage::{self, Manifest},
+};
+use footplate_events::{
+    facts::{AttemptCheckpointed, DocumentRef, LoggedArtifact},
+    messages::{ExecutorReport, ReportBody, TrackerReport},
+};
+use footplate_types::{ArtifactPath, Digest, Rank, SessionId};
+use serde::{Deserialize, Serialize};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::sync::mpsc;
+
+/// First and longest pause between two tries.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
+/// Files named by one report.
+const FILES_A_REPORT: usize = 200;
+const OP_FILE: &str = "op.json";
+const DONE_FILE: &str = "done";
+
+/// One staged op; its file is the moment from which it counts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StagedOp {
+    pub(crate) rank: Rank,
+    pub(crate) session: SessionId,
+    pub(crate) n: u64,
+    pub(crate) manifest: Manifest,
+    pub(crate) what: StagedAs,
+}
+
+/// What the staged files are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum StagedAs {
+    Artifact { name: ArtifactPath },
+    Checkpoint { step: Option<i64>, metadata: String },
+}
+
+/// What is handed to a member's uploader.
+#[derive(Clone, Debug)]
+pub(crate) struct Upload {
+    pub(crate) dir: PathBuf,
+    pub(crate) op: StagedOp,
+}
+
+impl StagedOp {
+    /// The staged op counts from here on.
+    pub(crate) fn write(&self, dir: &Path) -> std::io::Result<()> {
+        durable::write_json(&dir.join(OP_FILE), self)
+    }
+
+    fn artifacts(&self, name: &ArtifactPath, attempt: footplate_types::AttemptNumber) -> Vec<LoggedArtifact> {
+        let logged = |path: String, blob: DocumentRef| {
+            let path = ArtifactPath::parse(&path).ok()?;
+            Some(LoggedArtifact { path, digest: blob.digest, bytes: blob.bytes, attempt, rank: self.rank })
+        };
+        let single = self.manifest.single.is_some();
+        let named = |inner: &String| if single { name.to_string() } else { format!("{name}/{inner}") };
+        self.manifest.files.iter().filter_map(|(inner, file)| logged(named(inner), file.blob)).collect()
+    }
+}
+
+/// Everything that was staged before a restart, oldest first, and whether it is uploaded.
+pub(crate) fn staged(desk: &Desk) -> Vec<(Upload, bool)> {
+    let mut found: Vec<(std::time::SystemTime, Upload, bool)> = Vec::new();
+    for entry in fs::read_dir(desk.staged()).into_iter().flatten().filter_map(Result::ok) {
+        let dir = entry.path();
+        let written = fs::metadata(dir.join(OP_FILE)).and_then(|metadata| metadata.modified());
+        match (durable::read_json::<StagedOp>(&dir.join(OP_FILE)), written) {
+            (Ok(Some(op)), Ok(written)) => {
+                let done = dir.join(DONE_FILE).exists();
+                found.push((written, Upload { dir, op }, done));
+            }
+            // Staged in part and never acknowledged.
+            _ => drop(fs::remove_dir_all(&dir)),
+        }
+    }
+    found.sort_by_key(|(written, upload, _)| (*written, upload.op.n));
+    found.into_iter().map(|(_, upload, done)| (upload, done)).collect()
+}
+
+/// A member's uploader; ends when its desk is dropped.
+pub(crate) async fn run(intake: Arc<Intake>, desk: std::sync::Weak<Desk>, mut queue: mpsc::UnboundedReceiver<Upload>) {
+    let mut previous_checkpoint: Option<PathBuf> = None;
+    while let Some(upload) = queue.recv().await {
+        let Some(desk) = desk.upgrade() else { return };
+        match store(&intake, &desk, &upload).await {
+            Ok(()) => report(&intake, &desk, &upload).await,
+            Err(error) => tracing::error!(%error, run = %desk.config.of.run, dir = %upload.dir.display(), "staged files given up"),
+        }
+        match &upload.op.what {
+            StagedAs::Artifact { .. } => remove(upload.dir).await,
+            StagedAs::Checkpoint { .. } => {
+                let done = upload.dir.join(DONE_FILE);
+                let _ = tokio::task::spawn_blocking(move || durable::write(&done, b"")).await;
+                // The one before goes only now that this one is stored.
+                if let Some(previous) = previous_checkpoint.replace(upload.dir).filter(|previous| !desk.was_given(previous)) {
+                    remove(previous).await;
+                }
+            }
+        }
+        desk.pending.send_modify(|count| *count = count.saturating_sub(1));
+    }
+}
+
+async fn remove(dir: PathBuf) {
+    let _ = tokio::task::spawn_blocking(move || fs::remove_dir_all(dir)).await;
+}
+
+async fn store(intake: &Intake, desk: &Desk, upload: &Upload) -> Result<(), BlobError> {
+    let project = &desk.config.of.project;
+    let content = stage::content(&upload.dir);
+    for (path, file) in &upload.op.manifest.files {
+        put(intake.blobs.as_ref(), project, file.blob, &content.join(path)).await?;
+    }
+    if matches!(upload.op.what, StagedAs::Checkpoint { .. }) {
+        let path = upload.dir.join("manifest.json");
+        let bytes = upload.op.manifest.to_bytes();
+        tokio::fs::write(&path, &bytes).await.map_err(|error| BlobError::Refused(error.to_string()))?;
+        put(intake.blobs.as_ref(), project, manifest_ref(&upload.op.manifest), &path).await?;
+    }
+    Ok(())
+}
+
+fn manifest_ref(manifest: &Manifest) -> DocumentRef {
+    let bytes = manifest.to_bytes();
+    DocumentRef { digest: Digest::of(&bytes), bytes: bytes.len() as u64 }
+}
+
+/// Puts one file, as often as the store is away: the agent holds the bytes and gives them up to nobody else.
+async fn put(blobs: &dyn BlobAccess, project: &footplate_types::ProjectName, blob: DocumentRef, file: &Path) -> Result<(), BlobError> {
+    let mut pause = PAUSE.0;
+    loop {
+        match blobs.put(project, blob, file).await {
+            Err(BlobError::Unavailable(why)) => tracing::warn!(%why, digest = %blob.digest, "upload waits"),
+            other => return other,
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSE.1);
+    }
+}
+
+async fn report(intake: &Intake, desk: &Desk, upload: &Upload) {
+    let of = desk.config.of.clone();
+    let bodies: Vec<ReportBody> = match &upload.op.what {
+        StagedAs::Artifact { name } => {
+            let logged = upload.op.artifacts(name, of.attempt);
+            let some = |artifacts: &[LoggedArtifact]| TrackerReport::Artifacts { of: of.clone(), artifacts: artifacts.to_vec() };
+            logged.chunks(FILES_A_REPORT).map(|part| ReportBody::Tracker(some(part))).collect()
+        }
+        StagedAs::Checkpoint { step, metadata } => {
+            let checkpointed = AttemptCheckpointed {
+                step: step.unwrap_or(0),
+                rank: upload.op.rank,
+                manifest: manifest_ref(&upload.op.manifest),
+                bytes: upload.op.manifest.bytes(),
+                metadata: metadata.clone(),
+            };
+            vec![ReportBody::Executor(ExecutorReport::Checkpointed { of, checkpointed })]
+        }
+    };
+    for body in bodies {
+        let spool = if matches!(body, ReportBody::Executor(_)) { &intake.spools.executor } else { &intake.spools.tracker };
+        let stored = StoredReport { epoch: intake.epoch(), body, traceparent: desk.config.traceparent.clone(), origin: None };
+        super::patiently(|| spool.append(stored.to_bytes())).await;
+    }
+}
