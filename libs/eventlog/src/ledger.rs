@@ -1,15 +1,43 @@
 //! The ledger: client-written appends, and reading.
 
-use crate::port::{Broker, ReadError};
-use footplate_events::{Envelope, Recorded, Subject};
+use crate::commit::{self, Append};
+use crate::port::{Broker, Message, ReadError, Stored, StreamName, TailItem};
+use footplate_events::{Decoded, Envelope, Recorded, Subject};
 use footplate_types::Invalid;
-use futures::stream::BoxStream;
-use std::sync::Arc;
+use futures::{StreamExt, stream::BoxStream};
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, timeout_at};
+
+/// How long an append may take when its caller names no deadline.
+pub const APPEND_WITHIN: Duration = Duration::from_secs(10);
+/// Messages that one read of an aggregate asks for at a time.
+const PAGE: usize = 500;
 
 /// The ledger behind a broker. Cheap to clone; appends of all clones share one group commit.
 #[derive(Clone)]
 pub struct Ledger {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
     broker: Arc<dyn Broker>,
+    appends: mpsc::Sender<Append>,
+    /// Aggregates with an event that this build cannot understand; no write may build on them (rule 11).
+    closed: RwLock<BTreeMap<String, NotUnderstood>>,
+}
+
+/// An event that this build cannot understand (an unknown type, a message that cannot be read, one that breaks the view).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotUnderstood {
+    /// Where it stands.
+    pub sequence: u64,
+    /// On which subject.
+    pub subject: String,
+    /// Why.
+    pub reason: String,
 }
 
 /// Why an append did not happen. The answer is always definite: an unknown outcome is resolved before it is told.
@@ -60,40 +88,128 @@ pub enum LedgerItem {
     Position(u64),
 }
 
+impl LedgerItem {
+    /// What a stored message turned out to be.
+    pub fn of(stored: &Stored) -> Self {
+        let Stored { sequence, subject, headers, payload, recorded_at } = stored;
+        match footplate_events::decode(*sequence, *recorded_at, subject, headers, payload) {
+            Decoded::Known(recorded) => Self::Fact(recorded),
+            Decoded::Unknown { event_type } => Self::Unknown { sequence: *sequence, subject: subject.clone(), event_type },
+            Decoded::Poison { reason } => Self::Poison { sequence: *sequence, subject: subject.clone(), reason },
+        }
+    }
+
+    /// Where it stands; for a position, the position.
+    pub fn sequence(&self) -> u64 {
+        match self {
+            Self::Fact(recorded) => recorded.sequence,
+            Self::Unknown { sequence, .. } | Self::Poison { sequence, .. } | Self::Position(sequence) => *sequence,
+        }
+    }
+
+    /// What of it this build cannot understand, if it is such an item.
+    pub fn not_understood(&self) -> Option<NotUnderstood> {
+        match self {
+            Self::Fact(_) | Self::Position(_) => None,
+            Self::Unknown { sequence, subject, event_type } => {
+                Some(NotUnderstood { sequence: *sequence, subject: subject.clone(), reason: format!("unknown type {event_type}") })
+            }
+            Self::Poison { sequence, subject, reason } => {
+                Some(NotUnderstood { sequence: *sequence, subject: subject.clone(), reason: reason.clone() })
+            }
+        }
+    }
+}
+
+impl From<TailItem> for LedgerItem {
+    fn from(item: TailItem) -> Self {
+        match item {
+            TailItem::Message(stored) => Self::of(&stored),
+            TailItem::Position(position) => Self::Position(position),
+        }
+    }
+}
+
 impl Ledger {
     /// The ledger behind `broker`. Must be called inside a tokio runtime (it starts the group-commit writer).
     pub fn new(broker: Arc<dyn Broker>) -> Self {
-        Self { broker }
+        let appends = commit::start(broker.clone());
+        Self { shared: Arc::new(Shared { broker, appends, closed: RwLock::default() }) }
     }
 
     /// The broker below.
     pub fn broker(&self) -> &Arc<dyn Broker> {
-        &self.broker
+        &self.shared.broker
     }
 
     /// Appends a client-written event, expecting `expected` to be the aggregate's last sequence (0 = new). Answers with its sequence;
     /// an event of the same id that already stands after `expected` counts as this one.
-    pub async fn append(&self, _envelope: Envelope, _expected: u64) -> Result<u64, AppendError> {
-        unimplemented!()
+    pub async fn append(&self, envelope: Envelope, expected: u64) -> Result<u64, AppendError> {
+        self.append_within(envelope, expected, APPEND_WITHIN).await
+    }
+
+    /// [`Ledger::append`] with a deadline of its own.
+    pub async fn append_within(&self, envelope: Envelope, expected: u64, within: Duration) -> Result<u64, AppendError> {
+        let subject = envelope.subject.to_string();
+        if let Some(event) = self.closed(&subject) {
+            let found = format!("event {} cannot be understood: {}", event.sequence, event.reason);
+            return Err(
+                Invalid::new(subject, found, "a write by an instance that understands the aggregate's events; upgrade this one").into()
+            );
+        }
+        let (headers, payload) = footplate_events::encode(&envelope)?;
+        let message = Message { subject, headers, payload: payload.into() };
+        let deadline = Instant::now() + within;
+        let (answer, answered) = oneshot::channel();
+        let append = Append::new(message, envelope.id, expected, deadline, answer);
+        match timeout_at(deadline, self.shared.appends.send(append)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return Err(AppendError::Unavailable("this instance is ending".to_owned())),
+            Err(_) => return Err(AppendError::Unavailable("too many appends wait; nothing was stored".to_owned())),
+        }
+        match timeout_at(deadline, answered).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) => Err(AppendError::Unavailable("this instance is ending; the event may yet be stored".to_owned())),
+            Err(_) => Err(AppendError::Unavailable("no answer in time; the event may yet be stored".to_owned())),
+        }
+    }
+
+    /// From now on refuses appends to the aggregate of an event that this build cannot understand.
+    pub fn close(&self, event: NotUnderstood) {
+        self.shared.closed.write().unwrap_or_else(PoisonError::into_inner).entry(event.subject.clone()).or_insert(event);
+    }
+
+    /// The event that closed an aggregate, if one did.
+    pub fn closed(&self, subject: &str) -> Option<NotUnderstood> {
+        self.shared.closed.read().unwrap_or_else(PoisonError::into_inner).get(subject).cloned()
     }
 
     /// Every event of one aggregate, in order.
-    pub async fn aggregate(&self, _subject: &Subject) -> Result<Vec<LedgerItem>, ReadError> {
-        unimplemented!()
+    pub async fn aggregate(&self, subject: &Subject) -> Result<Vec<LedgerItem>, ReadError> {
+        let filter = subject.to_string();
+        let mut items = Vec::new();
+        let mut from = Some(1);
+        while let Some(next) = from {
+            let (page, more) = self.read(&filter, next, PAGE).await?;
+            items.extend(page);
+            from = more;
+        }
+        Ok(items)
     }
 
     /// A bounded piece of the ledger: at most `most` items from `from` on, and where to read on.
-    pub async fn read(&self, _filter: &str, _from: u64, _most: usize) -> Result<(Vec<LedgerItem>, Option<u64>), ReadError> {
-        unimplemented!()
+    pub async fn read(&self, filter: &str, from: u64, most: usize) -> Result<(Vec<LedgerItem>, Option<u64>), ReadError> {
+        let page = self.shared.broker.read(StreamName::Ledger, filter, from, most).await?;
+        Ok((page.messages.iter().map(LedgerItem::of).collect(), page.next))
     }
 
     /// Follows the ledger from `from` on.
-    pub fn tail(&self, _filters: Vec<String>, _from: u64) -> BoxStream<'static, LedgerItem> {
-        unimplemented!()
+    pub fn tail(&self, filters: Vec<String>, from: u64) -> BoxStream<'static, LedgerItem> {
+        self.shared.broker.tail(StreamName::Ledger, filters, from).map(LedgerItem::from).boxed()
     }
 
     /// The last sequence of the stream.
     pub async fn end(&self) -> Result<u64, ReadError> {
-        unimplemented!()
+        Ok(self.shared.broker.bounds(StreamName::Ledger).await?.last)
     }
 }

@@ -5,14 +5,19 @@
 //! [`Live`] (a view that follows the ledger and answers "at least N"), and [`lead`] (leases, terms, one append in flight).
 //! Knows no service and no business rule.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod commit;
+pub mod inbox;
 pub mod jetstream;
 pub mod leader;
 pub mod ledger;
 pub mod live;
 pub mod memory;
 pub mod port;
+pub mod verify;
 
 pub use leader::{Decider, LeadError, LeaseConfig, Look, Verdict, lead};
-pub use ledger::{AppendError, Ledger, LedgerItem};
-pub use live::{Behind, Live, follow};
+pub use ledger::{APPEND_WITHIN, AppendError, Ledger, LedgerItem, NotUnderstood};
+pub use live::{Behind, Counts, Live, follow};
 pub use port::{Bounds, Broker, Expect, Message, Page, PublishError, ReadError, Stored, StreamName, TailItem};

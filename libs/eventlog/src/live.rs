@@ -1,11 +1,20 @@
 //! Live views: a state that follows the ledger, and "at least N" reads.
 
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, LedgerItem, NotUnderstood};
+use crate::port::StreamName;
 use footplate_es::Evolve;
-use std::sync::{Arc, RwLock, RwLockReadGuard};
+use futures::StreamExt;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+
+/// Items that are folded under one lock.
+const CHUNK: usize = 256;
+/// Events that were not understood and are remembered by place and reason; more are only counted.
+const NOTED_MAX: usize = 1_000;
 
 /// A view that follows the ledger. Cheap to clone; one task ([`follow`]) writes it.
 #[derive(Debug)]
@@ -13,11 +22,38 @@ pub struct Live<S> {
     state: Arc<RwLock<S>>,
     position: watch::Receiver<u64>,
     mover: Arc<watch::Sender<u64>>,
+    wanted: Arc<watch::Sender<u64>>,
+    notes: Arc<Mutex<Notes>>,
+}
+
+#[derive(Debug, Default)]
+struct Notes {
+    counts: Counts,
+    not_understood: VecDeque<NotUnderstood>,
+}
+
+/// What a view has met so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Facts folded.
+    pub facts: u64,
+    /// Events of unknown types, skipped.
+    pub unknown: u64,
+    /// Messages that could not be read, skipped.
+    pub poison: u64,
+    /// Facts whose folding panicked; the view went on without them.
+    pub panicked: u64,
 }
 
 impl<S> Clone for Live<S> {
     fn clone(&self) -> Self {
-        Self { state: self.state.clone(), position: self.position.clone(), mover: self.mover.clone() }
+        Self {
+            state: self.state.clone(),
+            position: self.position.clone(),
+            mover: self.mover.clone(),
+            wanted: self.wanted.clone(),
+            notes: self.notes.clone(),
+        }
     }
 }
 
@@ -35,12 +71,27 @@ impl<S: Evolve> Live<S> {
     /// A view that stands at `position` with `state` (0 and the empty state, or a snapshot's).
     pub fn new(state: S, position: u64) -> Self {
         let (mover, receiver) = watch::channel(position);
-        Self { state: Arc::new(RwLock::new(state)), position: receiver, mover: Arc::new(mover) }
+        let (wanted, _) = watch::channel(0);
+        Self {
+            state: Arc::new(RwLock::new(state)),
+            position: receiver,
+            mover: Arc::new(mover),
+            wanted: Arc::new(wanted),
+            notes: Arc::default(),
+        }
     }
 
     /// The state now. Hold it briefly and never across an await.
     pub fn read(&self) -> RwLockReadGuard<'_, S> {
-        self.state.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state now and the position that it is folded to. Hold it briefly and never across an await.
+    pub fn read_at(&self) -> (RwLockReadGuard<'_, S>, u64) {
+        let state = self.read();
+        // The position moves only under the write lock, so that it belongs to this state.
+        let position = self.position();
+        (state, position)
     }
 
     /// Up to which sequence the view is folded.
@@ -53,9 +104,23 @@ impl<S: Evolve> Live<S> {
         self.position.clone()
     }
 
+    /// What the view has met so far.
+    pub fn counts(&self) -> Counts {
+        self.notes().counts
+    }
+
+    /// The events that this build could not understand (the first [`NOTED_MAX`]), in ledger order.
+    pub fn not_understood(&self) -> Vec<NotUnderstood> {
+        self.notes().not_understood.iter().cloned().collect()
+    }
+
     /// Waits until the view stands at `wanted` or later.
     pub async fn at_least(&self, wanted: u64, within: Duration) -> Result<(), Behind> {
         let mut position = self.position.clone();
+        if *position.borrow_and_update() < wanted {
+            // Whoever follows asks the broker for a position now rather than at its next turn.
+            self.wanted.send_modify(|asked| *asked = wanted.max(*asked));
+        }
         let reached = tokio::time::timeout(within, position.wait_for(|at| *at >= wanted)).await;
         match reached {
             Ok(Ok(_)) => Ok(()),
@@ -64,17 +129,84 @@ impl<S: Evolve> Live<S> {
     }
 
     /// Folds one item in (tests, and [`follow`]).
-    pub fn fold(&self, _item: &crate::LedgerItem) {
-        unimplemented!()
+    pub fn fold(&self, item: &LedgerItem) {
+        self.fold_all(std::slice::from_ref(item));
+    }
+
+    /// Folds items in, in order, under one lock. An item at or before the position is a repeat and is dropped; a fact whose folding
+    /// panics is noted and skipped. Returns what could not be understood.
+    pub fn fold_all(&self, items: &[LedgerItem]) -> Vec<NotUnderstood> {
+        let mut noted = Vec::new();
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut position = self.position();
+        for item in items {
+            if item.sequence() <= position {
+                continue;
+            }
+            position = item.sequence();
+            if let Some(trouble) = self.fold_one(&mut state, item) {
+                noted.push(trouble);
+            }
+        }
+        self.mover.send_if_modified(|at| {
+            let forward = position > *at;
+            *at = position.max(*at);
+            forward
+        });
+        noted
+    }
+
+    fn fold_one(&self, state: &mut S, item: &LedgerItem) -> Option<NotUnderstood> {
+        let panicked = match item {
+            LedgerItem::Fact(recorded) => catch_unwind(AssertUnwindSafe(|| state.evolve(recorded))).err().map(|cause| NotUnderstood {
+                sequence: recorded.sequence,
+                subject: recorded.envelope.subject.to_string(),
+                reason: format!("folding it panicked: {}", panic_text(cause.as_ref())),
+            }),
+            LedgerItem::Unknown { .. } | LedgerItem::Poison { .. } | LedgerItem::Position(_) => None,
+        };
+        let mut notes = self.notes();
+        match item {
+            LedgerItem::Position(_) => return None,
+            LedgerItem::Fact(_) if panicked.is_some() => notes.counts.panicked += 1,
+            LedgerItem::Fact(_) => notes.counts.facts += 1,
+            LedgerItem::Unknown { .. } => notes.counts.unknown += 1,
+            LedgerItem::Poison { .. } => notes.counts.poison += 1,
+        }
+        let trouble = panicked.or_else(|| item.not_understood())?;
+        tracing::warn!(sequence = trouble.sequence, subject = trouble.subject, reason = trouble.reason, "an event is not understood");
+        if notes.not_understood.len() < NOTED_MAX {
+            notes.not_understood.push_back(trouble.clone());
+        }
+        Some(trouble)
+    }
+
+    fn notes(&self) -> std::sync::MutexGuard<'_, Notes> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Follows the ledger into a view until shut down: `filters` as in [`crate::Broker::tail`], from the view's position on.
-pub async fn follow<S: Evolve + Send + Sync + 'static>(
-    _ledger: Ledger,
-    _filters: Vec<String>,
-    _live: Live<S>,
-    _shutdown: CancellationToken,
-) {
-    unimplemented!()
+pub(crate) fn panic_text(cause: &(dyn std::any::Any + Send)) -> &str {
+    let text = cause.downcast_ref::<&str>().copied();
+    text.or_else(|| cause.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
+}
+
+/// Follows the ledger into a view until shut down: `filters` as in [`crate::Broker::tail`], from the view's position on. An aggregate
+/// with an event that is not understood is closed for writes through this ledger (rule 11).
+pub async fn follow<S: Evolve + Send + Sync + 'static>(ledger: Ledger, filters: Vec<String>, live: Live<S>, shutdown: CancellationToken) {
+    let mut wanted = live.wanted.subscribe();
+    let mut items = ledger.tail(filters, live.position() + 1).ready_chunks(CHUNK);
+    loop {
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return,
+            _ = wanted.changed() => ledger.broker().nudge(StreamName::Ledger),
+            chunk = items.next() => {
+                let Some(chunk) = chunk else { return };
+                for trouble in live.fold_all(&chunk) {
+                    ledger.close(trouble);
+                }
+            }
+        }
+    }
 }

@@ -40,6 +40,27 @@ impl StreamName {
             Self::Beats => "BEATS",
         }
     }
+
+    /// What the stream stores.
+    pub const fn subjects(self) -> &'static [&'static str] {
+        match self {
+            Self::Ledger => &["fp.ledger.>"],
+            Self::Metrics => &["fp.metrics.>"],
+            Self::Reports => &["fp.report.>"],
+            Self::Logs => &["fp.logs.>"],
+            Self::Settled => &["fp.settled.>"],
+            Self::Assignments => &["fp.assign.>"],
+            Self::Beats => &["fp.beat.>", "fp.lease.>"],
+        }
+    }
+
+    /// Whether only the last message of a subject is kept.
+    pub const fn keeps_last_only(self) -> bool {
+        match self {
+            Self::Settled | Self::Assignments | Self::Beats => true,
+            Self::Ledger | Self::Metrics | Self::Reports | Self::Logs => false,
+        }
+    }
 }
 
 /// A message to be published.
@@ -174,9 +195,47 @@ pub trait Broker: Send + Sync + 'static {
     /// Listens to a plain subject (`fp.assigned.<node>`); messages published while away are missed.
     fn listen(&self, subject: &str) -> BoxFuture<'_, Result<BoxStream<'static, Stored>, ReadError>>;
 
+    /// A reader waits for a position: open tails of the stream look whether they have one to tell, now rather than at their next turn.
+    fn nudge(&self, _stream: StreamName) {}
+
     /// Counts (re)connections; a change means that the broker is there again after it was away.
     fn connections(&self) -> watch::Receiver<u64>;
 }
 
 /// The most messages of one atomic batch.
 pub const BATCH_MAX: usize = 1_000;
+
+/// Whether a subject is matched by a filter (`*` for one token, `>` for the rest).
+pub fn subject_matches(filter: &str, subject: &str) -> bool {
+    let mut wanted = filter.split('.');
+    let mut tokens = subject.split('.');
+    loop {
+        match (wanted.next(), tokens.next()) {
+            (Some(">"), Some(_)) => return true,
+            (Some("*"), Some(_)) => {}
+            (Some(one), Some(other)) if one == other => {}
+            (None, None) => return true,
+            _ => return false,
+        }
+    }
+}
+
+/// Whether a subject is matched by one of `filters`; no filter matches everything.
+pub fn any_matches(filters: &[String], subject: &str) -> bool {
+    filters.is_empty() || filters.iter().any(|filter| subject_matches(filter, subject))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wildcards_match_whole_tokens_only() {
+        assert!(subject_matches("fp.ledger.>", "fp.ledger.a.run.1"));
+        assert!(subject_matches("fp.*.a", "fp.ledger.a"));
+        assert!(!subject_matches("fp.ledger.>", "fp.ledger"));
+        assert!(!subject_matches("fp.ledger", "fp.ledger.a"));
+        assert!(!subject_matches("fp.led*", "fp.ledger"));
+        assert!(any_matches(&[], "x") && !any_matches(&["y".to_owned()], "x"));
+    }
+}

@@ -1,11 +1,23 @@
 //! Leaders: leases for liveness, terms for safety, one append in flight.
+//!
+//! A leader never sends an append again: after an unknown outcome it begins a new term, reads up to it, and decides anew. Nothing here
+//! knows what is decided.
 
-use crate::{ledger::Ledger, live::Live};
+mod append;
+mod lease;
+mod reign;
+
+use crate::{
+    ledger::{Ledger, NotUnderstood},
+    live::Live,
+};
 use footplate_es::{Decision, Evolve};
 use footplate_types::{ServiceName, Timestamp};
 use futures::future::BoxFuture;
-use std::{sync::Arc, time::Duration};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// What a decider is told of the moment.
@@ -73,14 +85,29 @@ pub enum LeadError {
     },
 }
 
-/// Stands for election, leads while it may, and stands again, until shut down. `wake` makes the leader look at once.
+impl From<NotUnderstood> for LeadError {
+    fn from(event: NotUnderstood) -> Self {
+        let NotUnderstood { sequence, subject, reason } = event;
+        Self::NotUnderstood { sequence, subject, reason }
+    }
+}
+
+/// Time since some fixed instant of this process, as in [`Look::elapsed`].
+pub fn elapsed() -> Duration {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let start = *START;
+    Instant::now().saturating_duration_since(start)
+}
+
+/// Stands for election, leads while it may, and stands again, until shut down. `wake` makes the leader look at once. The view must be
+/// followed by another task ([`crate::follow`]).
 pub async fn lead<D: Decider>(
-    _ledger: Ledger,
-    _lease: LeaseConfig,
-    _live: Live<D::State>,
-    _decider: D,
-    _wake: Arc<Notify>,
-    _shutdown: CancellationToken,
+    ledger: Ledger,
+    lease: LeaseConfig,
+    live: Live<D::State>,
+    decider: D,
+    wake: Arc<Notify>,
+    shutdown: CancellationToken,
 ) -> Result<(), LeadError> {
-    unimplemented!()
+    reign::run(ledger, lease, live, decider, wake, shutdown).await
 }

@@ -1,1 +1,0 @@
-//! The broker on NATS JetStream.

@@ -1,1 +1,0 @@
-//! The broker in memory, for tests and simulation.
