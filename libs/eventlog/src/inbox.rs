@@ -181,11 +181,16 @@ const RETRY: std::time::Duration = std::time::Duration::from_millis(200);
 
 /// The ledger's last sequence; asks again until the broker answers (the caller bounds it by its shutdown).
 pub async fn ledger_end(broker: &dyn Broker) -> u64 {
+    stream_end(broker, StreamName::Ledger).await
+}
+
+/// A stream's last sequence; asks again until the broker answers (the caller bounds it by its shutdown).
+pub async fn stream_end(broker: &dyn Broker, stream: StreamName) -> u64 {
     loop {
-        match broker.bounds(StreamName::Ledger).await {
+        match broker.bounds(stream).await {
             Ok(bounds) => return bounds.last,
             Err(error) => {
-                tracing::debug!(%error, "the ledger's end is not to be had now");
+                tracing::debug!(%error, stream = stream.as_str(), "the stream's end is not to be had now");
                 tokio::time::sleep(RETRY).await;
             }
         }

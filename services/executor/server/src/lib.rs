@@ -1,1 +1,112 @@
-//! The shell of the executor service: consumers, gRPC, projection.
+//! The shell of the executor: reads agents' reports and beats, leads, archives logs, answers clients.
+//!
+//! It holds no state that the ledger and the object store do not: everything in memory is rebuilt at the start. Never decides by
+//! itself what is true of an attempt; that is the core's.
+
+mod attempts;
+mod beats;
+mod leader;
+mod logs;
+mod views;
+
+use crate::{attempts::Attempts, leader::Lead, logs::Logs, views::Views};
+use footplate_api::server::ServerParts;
+use footplate_api::v1::{
+    attempt_service_server::AttemptServiceServer, executor_view_service_server::ExecutorViewServiceServer,
+    log_service_server::LogServiceServer,
+};
+use footplate_blobs::Blobs;
+use footplate_clock::SharedClock;
+use footplate_eventlog::inbox::Inbox;
+use footplate_eventlog::{LeaseConfig, Ledger, Live, follow, lead};
+use footplate_events::{Aggregate, Subject};
+use footplate_executor_core::Executor;
+use footplate_service::Context;
+use footplate_types::ServiceName;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// How the executor runs.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// This instance, such as `host-1/4711`.
+    pub instance: String,
+    /// The leader's lease.
+    pub lease: Duration,
+    /// What is waited beyond a node's lease and kill time before it is fenced.
+    pub margin: Duration,
+    /// The longest a read waits for "at least N".
+    pub read_wait: Duration,
+}
+
+impl Config {
+    /// The defaults for an instance.
+    pub fn new(instance: impl Into<String>) -> Self {
+        let seconds = Duration::from_secs;
+        Self { instance: instance.into(), lease: seconds(10), margin: seconds(15), read_wait: seconds(10) }
+    }
+}
+
+/// The filters of the ledger that the executor's view folds.
+pub fn filters() -> Vec<String> {
+    [Aggregate::Job, Aggregate::Attempt, Aggregate::Node, Aggregate::NodeRequest].map(|kind| Subject::filter(None, Some(kind))).to_vec()
+}
+
+/// A running executor: its part of the public API.
+#[derive(Clone)]
+pub struct Handle {
+    attempts: Attempts,
+    logs: Logs,
+    views: Views,
+    live: Live<Executor>,
+}
+
+impl Handle {
+    /// Adds the executor's services.
+    #[must_use]
+    pub fn parts(&self, parts: ServerParts) -> ServerParts {
+        parts
+            .service(AttemptServiceServer::new(self.attempts.clone()))
+            .service(LogServiceServer::new(self.logs.clone()))
+            .service(ExecutorViewServiceServer::new(self.views.clone()))
+    }
+
+    /// Its view, for tests and tools in the same process.
+    pub fn live(&self) -> &Live<Executor> {
+        &self.live
+    }
+}
+
+/// Starts the executor's tasks under `context` and gives its part of the API. `elapsed` of the clock is what leases are measured by.
+pub fn start(config: &Config, ledger: &Ledger, blobs: &Blobs, clock: &SharedClock, context: &Context) -> Handle {
+    let broker = ledger.broker().clone();
+    let live = Live::new(Executor::default(), 0);
+    let wake = Arc::new(Notify::new());
+    let inbox = Inbox::new("executor", wake.clone());
+    let watch = beats::SharedWatch::default();
+    let archive = logs::Archive::new(blobs.clone(), wake.clone());
+    let token = context.shutdown.token();
+
+    context.supervisor.spawn_infallible("executor view", follow(ledger.clone(), filters(), live.clone(), token.clone()));
+    context.supervisor.spawn_infallible("executor reports", inbox.clone().fill(broker.clone(), token.clone()));
+    context
+        .supervisor
+        .spawn_infallible("executor beats", beats::watch(broker.clone(), watch.clone(), clock.clone(), wake.clone(), token.clone()));
+    context
+        .supervisor
+        .spawn_infallible("executor logs", logs::collect(broker.clone(), archive.clone(), live.clone(), clock.clone(), token.clone()));
+    let decider = Lead::new(broker.clone(), inbox, watch, archive.clone(), config.margin, clock.clone());
+    let lease = LeaseConfig {
+        service: ServiceName::parse("executor").expect("a literal that is valid"),
+        instance: config.instance.clone(),
+        lease: config.lease,
+    };
+    context.supervisor.spawn("executor leader", lead(ledger.clone(), lease, live.clone(), decider, wake, token));
+    Handle {
+        attempts: Attempts::new(live.clone(), config.read_wait),
+        logs: Logs::new(live.clone(), broker, archive),
+        views: Views::new(ledger.clone(), live.clone(), config.read_wait),
+        live,
+    }
+}

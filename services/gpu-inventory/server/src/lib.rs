@@ -1,1 +1,96 @@
-//! The shell of the gpu-inventory service: consumers, gRPC, projection.
+//! The shell of gpu-inventory: reads agents' reports and beats, leads, answers operators.
+//!
+//! It holds no state that the ledger does not; it says that a node is lost, and releases nothing.
+
+mod beats;
+mod leader;
+mod nodes;
+mod views;
+
+use crate::{leader::Lead, nodes::Nodes, views::Views};
+use footplate_api::server::ServerParts;
+use footplate_api::v1::{inventory_view_service_server::InventoryViewServiceServer, node_service_server::NodeServiceServer};
+use footplate_clock::SharedClock;
+use footplate_eventlog::inbox::Inbox;
+use footplate_eventlog::{LeaseConfig, Ledger, Live, follow, lead};
+use footplate_events::{Aggregate, Subject};
+use footplate_gpu_inventory_core::Inventory;
+use footplate_service::Context;
+use footplate_types::ServiceName;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// How gpu-inventory runs.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// This instance, such as `host-1/4711`.
+    pub instance: String,
+    /// The leader's lease.
+    pub lease: Duration,
+    /// What is waited beyond a node's lease before it counts as lost.
+    pub margin: Duration,
+    /// The longest a read waits for "at least N", and a write for its answer.
+    pub wait: Duration,
+}
+
+impl Config {
+    /// The defaults for an instance.
+    pub fn new(instance: impl Into<String>) -> Self {
+        let seconds = Duration::from_secs;
+        Self { instance: instance.into(), lease: seconds(10), margin: seconds(15), wait: seconds(10) }
+    }
+}
+
+/// The filters of the ledger that the inventory's view folds.
+pub fn filters() -> Vec<String> {
+    [Aggregate::Node, Aggregate::NodeRequest].map(|kind| Subject::filter(None, Some(kind))).to_vec()
+}
+
+/// A running gpu-inventory: its part of the public API.
+#[derive(Clone)]
+pub struct Handle {
+    nodes: Nodes,
+    views: Views,
+    live: Live<Inventory>,
+}
+
+impl Handle {
+    /// Adds the inventory's services.
+    #[must_use]
+    pub fn parts(&self, parts: ServerParts) -> ServerParts {
+        parts.service(NodeServiceServer::new(self.nodes.clone())).service(InventoryViewServiceServer::new(self.views.clone()))
+    }
+
+    /// Its view, for tests and tools in the same process.
+    pub fn live(&self) -> &Live<Inventory> {
+        &self.live
+    }
+}
+
+/// Starts the inventory's tasks under `context` and gives its part of the API.
+pub fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, context: &Context) -> Handle {
+    let broker = ledger.broker().clone();
+    let live = Live::new(Inventory::default(), 0);
+    let wake = Arc::new(Notify::new());
+    let inbox = Inbox::new("gpu-inventory", wake.clone());
+    let watch = beats::SharedBeats::default();
+    let token = context.shutdown.token();
+
+    context.supervisor.spawn_infallible("gpu-inventory view", follow(ledger.clone(), filters(), live.clone(), token.clone()));
+    context.supervisor.spawn_infallible("gpu-inventory reports", inbox.clone().fill(broker.clone(), token.clone()));
+    let beats = beats::watch(broker.clone(), watch.clone(), clock.clone(), wake.clone(), token.clone());
+    context.supervisor.spawn_infallible("gpu-inventory beats", beats);
+    let decider = Lead::new(broker, inbox, watch.clone(), config.margin, clock.clone());
+    let lease = LeaseConfig {
+        service: ServiceName::parse("gpu-inventory").expect("a literal that is valid"),
+        instance: config.instance.clone(),
+        lease: config.lease,
+    };
+    context.supervisor.spawn("gpu-inventory leader", lead(ledger.clone(), lease, live.clone(), decider, wake, token));
+    Handle {
+        nodes: Nodes::new(ledger.clone(), live.clone(), watch, clock.clone(), config),
+        views: Views::new(ledger.clone(), live.clone(), config.wait),
+        live,
+    }
+}

@@ -1,0 +1,124 @@
+//! The leading executor: reports into attempts, fences, losses, archived logs.
+
+use crate::{beats::SharedWatch, logs::Archive};
+use bytes::Bytes;
+use footplate_clock::SharedClock;
+use footplate_es::Decision;
+use footplate_eventlog::inbox::Inbox;
+use footplate_eventlog::port::BATCH_MAX;
+use footplate_eventlog::{Broker, Decider, Expect, Live, Look, Message, PublishError, StreamName, Verdict};
+use footplate_events::Subject;
+use footplate_events::messages::{BeatMessage, Fence, ReportBody, beat_subject};
+use footplate_executor_core::{Executor, Reported, due_fences, fold_reports, losses};
+use footplate_types::{Epoch, NodeName};
+use futures::future::BoxFuture;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The most reports folded at one look.
+const REPORTS_PER_LOOK: usize = 512;
+
+pub(crate) struct Lead {
+    broker: Arc<dyn Broker>,
+    inbox: Inbox,
+    watch: SharedWatch,
+    archive: Archive,
+    margin: Duration,
+    clock: SharedClock,
+    taken: usize,
+}
+
+impl Lead {
+    pub(crate) fn new(
+        broker: Arc<dyn Broker>,
+        inbox: Inbox,
+        watch: SharedWatch,
+        archive: Archive,
+        margin: Duration,
+        clock: SharedClock,
+    ) -> Self {
+        Self { broker, inbox, watch, archive, margin, clock, taken: 0 }
+    }
+
+    fn fold(&mut self, state: &Executor, view: u64) -> Vec<Decision> {
+        let waiting = self.inbox.peek(view, REPORTS_PER_LOOK);
+        self.taken = waiting.len();
+        let reported: Vec<Reported> = waiting
+            .into_iter()
+            .filter_map(|waiting| match waiting.report.body {
+                ReportBody::Executor(report) => Some(Reported { node: waiting.node, report }),
+                ReportBody::Inventory(_) | ReportBody::Tracker(_) => None,
+            })
+            .collect();
+        let (decisions, refused) = fold_reports(state, &reported);
+        for refused in refused {
+            tracing::warn!(node = %refused.node, run = %refused.of.run, attempt = %refused.of.attempt, reason = refused.reason, "report refused");
+        }
+        decisions
+    }
+
+    fn archived(&self, state: &Executor) -> Vec<Decision> {
+        let mut decisions = Vec::new();
+        for (id, index, attempt, _) in state.unarchived() {
+            let Some(fact) = self.archive.finished(id, index) else { continue };
+            let mut decision = Decision::new(Subject::attempt(&attempt.project, id), fact, Some(attempt.cause.clone()));
+            decision.ordinal = index.0;
+            decisions.push(decision);
+        }
+        decisions
+    }
+
+    async fn fence(&self, node: &NodeName, expected: u64, epoch: Epoch, reason: String) -> Result<(), String> {
+        let lease_ms = self.watch.lock().nodes.get(node).map_or(0, |known| known.seen.lease.as_millis() as u64);
+        tracing::warn!(%node, %epoch, reason, "fencing a node");
+        let fence = BeatMessage::Fence(Fence { node: node.clone(), epoch, reason, lease_ms });
+        let payload = Bytes::from(serde_json::to_vec(&fence).map_err(|error| error.to_string())?);
+        let message = Message { subject: beat_subject(node), headers: Vec::new(), payload };
+        match self.broker.publish(StreamName::Beats, message, Expect::Subject(expected)).await {
+            // On a conflict the node has beaten after all; an unknown outcome shows on the subject, or is tried again.
+            Ok(_) | Err(PublishError::Conflict | PublishError::Unknown(_)) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+impl Decider for Lead {
+    type State = Executor;
+
+    fn term_began(&mut self, look: &Look) {
+        self.taken = 0;
+        self.watch.lock().begin_again(look.elapsed);
+    }
+
+    fn decide(&mut self, state: &Executor, look: &Look) -> Verdict {
+        let mut decisions = self.fold(state, look.view);
+        if decisions.is_empty() {
+            decisions = losses(state, &self.watch.lock());
+        }
+        decisions.extend(self.archived(state));
+        // One look appends one batch; what does not fit is decided again at the next.
+        if decisions.len() > BATCH_MAX {
+            decisions.truncate(BATCH_MAX);
+            self.taken = 0;
+        }
+        let (due, wait) = due_fences(state, &self.watch.lock(), self.clock.elapsed(), self.margin);
+        let again = self.inbox.len() > self.taken || !due.is_empty();
+        let wake_in = if again { Some(Duration::from_millis(20)) } else { wait };
+        Verdict { decisions, wake_in }
+    }
+
+    fn act<'a>(&'a mut self, live: &'a Live<Executor>, look: &'a Look) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            self.archive.leads(look.elapsed);
+            if self.taken > 0 {
+                self.inbox.settle(self.broker.as_ref(), self.taken).await?;
+                self.taken = 0;
+            }
+            let (due, _) = due_fences(&live.read(), &self.watch.lock(), self.clock.elapsed(), self.margin);
+            for (node, expected, epoch, reason) in due {
+                self.fence(&node, expected, epoch, reason).await?;
+            }
+            Ok(())
+        })
+    }
+}
