@@ -7,6 +7,7 @@
 pub mod blob;
 pub mod boot;
 mod durable;
+pub mod node;
 pub mod prepare;
 mod record;
 pub mod shim;
