@@ -84,7 +84,10 @@ impl Blobs {
         let mut stream = std::pin::pin!(stream);
         let mut upload = Upload::new(expected, limit);
         while let Some(chunk) = stream.next().await {
-            let sent = upload.push(self, chunk.map_err(BlobError::Source)?).await;
+            let sent = match chunk {
+                Ok(chunk) => upload.push(self, chunk).await,
+                Err(error) => Err(BlobError::Source(error)),
+            };
             if let Err(error) = sent {
                 upload.abort().await;
                 return Err(error);

@@ -116,3 +116,24 @@ impl From<object_store::Error> for BlobError {
 fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("copying failed")]
+    struct Wrapped {
+        source: io::Error,
+    }
+
+    #[test]
+    fn a_full_disk_is_recognised_however_deep_it_is_told() {
+        let full = || io::Error::from(ErrorKind::StorageFull);
+        let told = |source| object_store::Error::Generic { store: "test", source };
+        assert!(matches!(BlobError::from(told(Box::new(Wrapped { source: full() }))), BlobError::DiskFull));
+        assert!(matches!(BlobError::from(told(Box::new(io::Error::from_raw_os_error(28)))), BlobError::DiskFull));
+        assert!(matches!(BlobError::from(told(Box::new(Wrapped { source: io::Error::other("x") }))), BlobError::Store(_)));
+        assert!(matches!(BlobError::io(Path::new("x"), full()), BlobError::DiskFull));
+    }
+}

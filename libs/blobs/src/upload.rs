@@ -77,18 +77,25 @@ impl Upload {
             self.abort().await;
             return Err(BlobError::Mismatch { expected, found });
         }
-        let key = key_of(&found);
-        if self.parts.is_none() {
-            blobs.object_store().put(&key, self.buffer.split().freeze().into()).await?;
-        } else {
-            while !self.buffer.is_empty() {
-                self.send_part(blobs).await?;
-            }
-            if let Some(parts) = self.parts.take() {
-                parts.complete(blobs, &key).await?;
-            }
+        let stored = self.store_as(blobs, &key_of(&found)).await;
+        if stored.is_err() {
+            self.abort().await;
         }
-        Ok(BlobRef { digest: found, bytes: self.bytes })
+        stored.map(|()| BlobRef { digest: found, bytes: self.bytes })
+    }
+
+    async fn store_as(&mut self, blobs: &Blobs, key: &Key) -> Result<(), BlobError> {
+        if self.parts.is_none() {
+            blobs.object_store().put(key, self.buffer.split().freeze().into()).await?;
+            return Ok(());
+        }
+        while !self.buffer.is_empty() {
+            self.send_part(blobs).await?;
+        }
+        match &mut self.parts {
+            Some(parts) => parts.complete(blobs, key).await,
+            None => Ok(()),
+        }
     }
 
     /// Tells the object store that nothing more comes; what it may still keep is swept later.
@@ -123,7 +130,7 @@ impl Parts {
         Ok(())
     }
 
-    async fn complete(mut self, blobs: &Blobs, key: &Key) -> Result<(), BlobError> {
+    async fn complete(&mut self, blobs: &Blobs, key: &Key) -> Result<(), BlobError> {
         while let Some(sent) = self.in_flight.next().await {
             sent?;
         }

@@ -9,6 +9,10 @@
 //! Codec 1 ([`encode`]) is fast: steps and times as deltas of deltas, values by exclusive-or with the one before (after Pelkonen et al.,
 //! "Gorilla", VLDB 2015). Codec 2 ([`seal`]) is small: each of the three columns through `pco`. Both give back every bit.
 //!
+//! Measured with `examples/throughput.rs` (chunks of 512, times with 15 ms of jitter, each figure with steps and times), bytes a point,
+//! open and sealed, where a plain point is 24: f32 losses 5.1 and 3.7; a smooth f64 learning rate 8.5 and 1.8; integer counts 4.1 and 1.4;
+//! accuracies of four digits 8.3 and 2.5.
+//!
 //! [`decode`] takes any bytes at all: it answers with an error, never with a panic, and allocates for at most [`MAX_POINTS`] points.
 
 mod bits;
