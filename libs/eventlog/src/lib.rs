@@ -8,6 +8,8 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod commit;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod inbox;
 pub mod jetstream;
 pub mod leader;

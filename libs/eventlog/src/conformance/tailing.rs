@@ -1,0 +1,88 @@
+//! Following a stream.
+
+use super::{SOON, Tested, message, put, take_messages, take_until, texts};
+use crate::port::{Expect, StreamName, TailItem};
+use futures::StreamExt;
+use tokio::time::timeout;
+
+pub async fn a_tail_yields_everything_in_order_and_then_its_position(broker: Tested) {
+    let mut tail = broker.tail(StreamName::Ledger, Vec::new(), 1);
+    assert_eq!(timeout(SOON, tail.next()).await.unwrap(), Some(TailItem::Position(0)));
+    for n in 1..=5 {
+        put(&broker, &format!("fp.ledger.p.run.{n}"), &n.to_string()).await;
+    }
+    assert_eq!(texts(&take_until(&mut tail, 5).await), ["1", "2", "3", "4", "5"]);
+    put(&broker, "fp.ledger.p.run.1", "6").await;
+    assert_eq!(texts(&take_until(&mut tail, 6).await), ["6"]);
+}
+
+pub async fn a_tail_starts_where_it_is_told(broker: Tested) {
+    for n in 1..=6 {
+        put(&broker, "fp.ledger.p.run.1", &n.to_string()).await;
+    }
+    let mut tail = broker.tail(StreamName::Ledger, Vec::new(), 4);
+    assert_eq!(texts(&take_until(&mut tail, 6).await), ["4", "5", "6"]);
+    let mut ahead = broker.tail(StreamName::Ledger, Vec::new(), 7);
+    assert!(take_until(&mut ahead, 6).await.is_empty());
+    put(&broker, "fp.ledger.p.run.1", "7").await;
+    assert_eq!(texts(&take_messages(&mut ahead, 1).await), ["7"]);
+}
+
+pub async fn a_tail_of_several_filters_yields_each_message_once(broker: Tested) {
+    let filters = vec!["fp.ledger.*.job.>".to_owned(), "fp.ledger.*.node.>".to_owned()];
+    for (kind, text) in [("job", "1"), ("run", "2"), ("node", "3"), ("run", "4"), ("job", "5")] {
+        put(&broker, &format!("fp.ledger.p.{kind}.1"), text).await;
+    }
+    let mut tail = broker.tail(StreamName::Ledger, filters, 1);
+    assert_eq!(texts(&take_until(&mut tail, 5).await), ["1", "3", "5"]);
+}
+
+/// Rule 10: "at least N" always ends, also for a reader that no event concerns.
+pub async fn a_position_comes_even_when_nothing_matches(broker: Tested) {
+    let mut tail = broker.tail(StreamName::Ledger, vec!["fp.ledger.*.node.>".to_owned()], 1);
+    take_until(&mut tail, 0).await;
+    for n in 1..=3 {
+        let sequence = put(&broker, "fp.ledger.p.run.1", &n.to_string()).await;
+        broker.nudge(StreamName::Ledger);
+        assert!(take_until(&mut tail, sequence).await.is_empty());
+    }
+}
+
+pub async fn a_tail_follows_a_busy_stream_without_gap_or_repeat(broker: Tested) {
+    const WRITERS: usize = 4;
+    const EACH: usize = 300;
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let broker = broker.clone();
+            tokio::spawn(async move {
+                for round in 0..EACH / 100 {
+                    let batch = (0..100).map(|n| (message(&format!("fp.ledger.p.run.{writer}-{round}-{n}"), "x"), Expect::Any)).collect();
+                    broker.publish_batch(StreamName::Ledger, batch).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    let mut tail = broker.tail(StreamName::Ledger, Vec::new(), 1);
+    let seen = take_messages(&mut tail, WRITERS * EACH).await;
+    let sequences: Vec<u64> = seen.iter().map(|stored| stored.sequence).collect();
+    assert_eq!(sequences, (1..=(WRITERS * EACH) as u64).collect::<Vec<_>>());
+    for writer in writers {
+        writer.await.unwrap();
+    }
+}
+
+pub async fn a_slow_reader_gets_everything(broker: Tested) {
+    let large = "x".repeat(64 << 10);
+    let mut tail = broker.tail(StreamName::Ledger, Vec::new(), 1);
+    for round in 0..6 {
+        let batch = (0..50).map(|n| (message(&format!("fp.ledger.p.run.{round}-{n}"), "h"), Expect::Any));
+        let batch = batch.map(|(mut message, expect)| {
+            message.payload = large.clone().into();
+            (message, expect)
+        });
+        broker.publish_batch(StreamName::Ledger, batch.collect()).await.unwrap();
+    }
+    // 19 MB stand behind a reader that has not read yet: more than one pull may bring.
+    let seen = take_messages(&mut tail, 300).await;
+    assert_eq!(seen.iter().map(|stored| stored.sequence).collect::<Vec<_>>(), (1..=300).collect::<Vec<u64>>());
+}
