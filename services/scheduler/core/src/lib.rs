@@ -1,1 +1,33 @@
-//! The pure domain of the scheduler service.
+//! The pure domain of the scheduler: which job runs where, when it is stopped, and how its attempts end.
+//!
+//! [`State`] is a fold of the ledger and nothing else: whoever replays the same prefix holds the same claims, the same order, the same
+//! assignments. [`decide`] looks at a state and at [`Facts`] (elapsed time, the view, the policy) and answers with events; [`assignments`]
+//! says what every node should hold; [`admit`] and [`explain`] tell people no, and why.
+//!
+//! It never reads a clock, never draws randomness, never does I/O, and never releases a claim by itself: only a member's `exited` or the
+//! attempt's `lost`, written by the executor, does.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod admit;
+mod assign;
+mod decide;
+mod explain;
+mod facts;
+mod state;
+
+pub use admit::{Refusal, admit, can_close};
+pub use assign::{assignment, assignments};
+pub use decide::{Ruling, decide};
+pub use explain::{Explanation, explain};
+pub use facts::{Facts, Policy, Timeline};
+pub use state::{
+    Answer, Ask, Attempt, Budget, Chain, Checkpoint, Claim, ClaimKey, Claimed, EndedJob, Ending, Holding, How, Job, Launch, Mark, Member,
+    MemberStage, Node, PastAttempt, Queue, Request, Stage, Stamp, State, Stop,
+};
+
+/// The service's name, as in its subjects, its term and its events' source.
+pub const SERVICE: &str = "scheduler";
+
+/// The queue that exists without being configured: weight 1, no quota.
+pub const DEFAULT_QUEUE: &str = "default";

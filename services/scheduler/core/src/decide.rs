@@ -1,0 +1,44 @@
+//! Decisions: from a state and the facts of the moment to events. Pure, and level-triggered: it asks what the state needs now, never what
+//! has just happened, so a leader that has lost its memory decides the same.
+//!
+//! One look says at most one thing about a job (answers to requests apart); the rest follows at the next look, which comes as soon as the
+//! events are folded. The order of the steps is part of the rules: first attempts whose every member is released get their verdict, then
+//! clients' requests are answered, then living attempts are watched (loss, drain, failure, limits, launch), then pending jobs are placed.
+
+mod board;
+mod pass;
+mod place;
+mod preempt;
+mod requests;
+mod verdict;
+mod waiting;
+mod watch;
+
+pub(crate) use board::Board;
+pub(crate) use waiting::{Lack, lack, never};
+
+use crate::facts::Facts;
+use crate::state::State;
+use footplate_es::Decision;
+use footplate_types::Millis;
+use pass::Pass;
+
+/// What a look led to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ruling {
+    /// Events to be appended together, in this order; any head of the list is consistent by itself.
+    pub decisions: Vec<Decision>,
+    /// When to look again though nothing changes: the next limit that runs out.
+    pub wake_in: Option<Millis>,
+}
+
+/// Decides. Call again once the decisions are folded, until there are none.
+pub fn decide(state: &State, facts: &Facts<'_>) -> Ruling {
+    let mut pass = Pass::new(state, facts);
+    verdict::close_released(&mut pass);
+    requests::answer(&mut pass);
+    watch::watch(&mut pass);
+    place::expire(&mut pass);
+    place::place(&mut pass);
+    pass.ruling()
+}

@@ -1,0 +1,120 @@
+//! The end of an attempt: once every member is released, the job ends or is pending again.
+//!
+//! The first non-success in ledger order decides, a cancel that was granted (or waits for its answer) lets no later attempt follow, and
+//! every retry is counted against the budget of its cause.
+
+use super::pass::Pass;
+use crate::state::{Ask, Attempt, Budget, Job, Verdict};
+use footplate_events::facts::{Cause, JobEnded, JobRequeued, Outcome, RootCause, StopCause, cut_text};
+use footplate_types::{EventId, Millis, NodeName, RequestId};
+
+/// Gives every attempt whose members are all released its verdict.
+pub(super) fn close_released(pass: &mut Pass<'_>) {
+    for (job, attempt) in pass.state.active() {
+        if pass.is_full() {
+            return;
+        }
+        if attempt.is_released() {
+            close(pass, job, attempt);
+        }
+    }
+}
+
+fn close(pass: &mut Pass<'_>, job: &Job, attempt: &Attempt) {
+    let because = attempt.endings.last().map_or(attempt.placed.id, |ending| ending.stamp.id);
+    if attempt.void {
+        return again(pass, job, attempt, Cause::Void, None, because);
+    }
+    match attempt.verdict() {
+        Verdict::Succeeded => {
+            let ended = end(job, Outcome::Succeeded, Cause::Success, None, None, String::new());
+            pass.say(job, ended, because);
+        }
+        Verdict::Failed(cause, root) => again(pass, job, attempt, cause, Some(root), because),
+        Verdict::Stopped(cause, root) => match cause {
+            StopCause::Cancelled => cancelled(pass, job, wish(job), Some(root), because),
+            StopCause::TimedOut => {
+                let limit = job.spec.limits.max_duration;
+                let message = format!("ran longer than limits.max_duration ({limit}); raise it, or resume from the last checkpoint");
+                let ended = end(job, Outcome::Failed, Cause::TimedOut, Some(root), None, message);
+                pass.say(job, ended, because);
+            }
+            StopCause::Preempted => again(pass, job, attempt, Cause::Preempted, Some(root), because),
+            StopCause::Drained | StopCause::Shutdown => again(pass, job, attempt, Cause::Drained, Some(root), because),
+            StopCause::NodeLost | StopCause::Fenced => again(pass, job, attempt, Cause::Lost, Some(root), because),
+            StopCause::NotReady | StopCause::MemberFailed => again(pass, job, attempt, Cause::Infrastructure, Some(root), because),
+        },
+    }
+}
+
+/// The cancel that is granted, or that waits for its answer.
+fn wish(job: &Job) -> Option<RequestId> {
+    job.cancelled.or_else(|| job.requests.iter().find(|request| request.ask == Ask::Cancel).map(|request| request.id))
+}
+
+fn end(job: &Job, outcome: Outcome, cause: Cause, root: Option<RootCause>, request: Option<RequestId>, message: String) -> JobEnded {
+    JobEnded { outcome, cause, attempt: job.last_attempt, root, request, message: cut_text(&message) }
+}
+
+fn cancelled(pass: &mut Pass<'_>, job: &Job, request: Option<RequestId>, root: Option<RootCause>, because: EventId) {
+    pass.say(job, end(job, Outcome::Cancelled, Cause::Cancelled, root, request, String::new()), because);
+}
+
+/// The job is pending again, when nobody wants it cancelled and the budget of the cause allows it; else it ends.
+fn again(pass: &mut Pass<'_>, job: &Job, attempt: &Attempt, cause: Cause, root: Option<RootCause>, because: EventId) {
+    let budget = Budget::of(cause);
+    let allowed = budget.map_or(0, |budget| budget.allowed(&job.spec.retry));
+    let spent = budget.map_or(0, |budget| job.spent(budget));
+    if budget.is_some() && spent >= allowed {
+        // A cancel is what was wanted and got, unless the program failed by itself first.
+        let failed_itself = matches!(cause, Cause::UserCode | Cause::Retryable | Cause::Infrastructure);
+        if let (Some(request), false) = (wish(job), failed_itself) {
+            return cancelled(pass, job, Some(request), root, because);
+        }
+        let message = used_up(cause, spent, allowed, root.as_ref());
+        pass.say(job, end(job, Outcome::Failed, cause, root, None, message), because);
+        return;
+    }
+    if let Some(request) = wish(job) {
+        return cancelled(pass, job, Some(request), root, because);
+    }
+    let spent = spent + u32::from(budget.is_some());
+    let backoff = match cause {
+        Cause::UserCode | Cause::Retryable | Cause::Infrastructure | Cause::Lost => job.spec.backoff_for(spent),
+        _ => Millis(0),
+    };
+    let avoid = avoided(job, cause, root.as_ref());
+    pass.say(job, JobRequeued { attempt: attempt.number, cause, root, backoff, spent, allowed, avoid }, because);
+}
+
+fn used_up(cause: Cause, spent: u32, allowed: u32, root: Option<&RootCause>) -> String {
+    let what = match cause {
+        Cause::UserCode => ("the program failed", "retry.user_code"),
+        Cause::Retryable => ("the program asked for another try", "retry.retryable"),
+        Cause::Infrastructure => ("it could not be prepared or started", "retry.infrastructure"),
+        Cause::Lost => ("a node was lost", "retry.lost"),
+        Cause::Preempted | Cause::Drained => ("it was preempted or drained", "retry.preempted"),
+        Cause::Success | Cause::Cancelled | Cause::TimedOut | Cause::PendingTooLong | Cause::Void => ("it ended", "retry"),
+    };
+    let where_ = root.map_or(String::new(), |root| match root.rank {
+        Some(rank) => format!(" (rank {rank} on {}: {})", root.node, root.what),
+        None => format!(" (on {}: {})", root.node, root.what),
+    });
+    if allowed == 0 {
+        format!("{}{where_}; not tried again ({} is 0)", what.0, what.1)
+    } else {
+        format!("{}{where_}; {spent} of {allowed} retries used ({})", what.0, what.1)
+    }
+}
+
+/// The nodes to avoid from here on: with the one where the platform, not the program, was at fault.
+fn avoided(job: &Job, cause: Cause, root: Option<&RootCause>) -> Vec<NodeName> {
+    let mut avoid = job.avoid.clone();
+    if let (Cause::Infrastructure | Cause::Lost, Some(root)) = (cause, root) {
+        avoid.retain(|known| *known != root.node);
+        avoid.push(root.node.clone());
+        let excess = avoid.len().saturating_sub(Job::AVOID_MAX);
+        avoid.drain(..excess);
+    }
+    avoid
+}

@@ -1,0 +1,89 @@
+//! Why a job waits: what no node could ever give, or what is in use just now.
+
+use super::board::{Board, Shortage, When, shape_lacks};
+use crate::state::{Node, State};
+use footplate_events::facts::JobSpec;
+use footplate_types::NodeName;
+
+/// What keeps a job from being placed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// No set of nodes that ever registered could take it, were they empty.
+    Never(String),
+    /// It would fit, but what it asks is in use or its nodes are closed.
+    Now(String),
+}
+
+/// What keeps the job from being placed on this board.
+pub(crate) fn lack(state: &State, board: &Board<'_>, spec: &JobSpec) -> Lack {
+    match never(state, spec) {
+        Some(detail) => Lack::Never(detail),
+        None => Lack::Now(now(state, board, spec)),
+    }
+}
+
+/// Why no set of the known nodes could ever take it; `None` when one could.
+pub(crate) fn never(state: &State, spec: &JobSpec) -> Option<String> {
+    let asked = spec.resources.nodes;
+    let suiting = state.nodes().iter().filter(|(name, node)| shape_lacks(name, &node.shape, spec).is_none()).count() as u32;
+    if suiting >= asked {
+        return None;
+    }
+    if state.nodes().is_empty() {
+        return Some("no node has registered yet; start an agent".to_owned());
+    }
+    let unknown: Vec<&str> = spec.placement.nodes.iter().filter(|name| !state.nodes().contains_key(name)).map(NodeName::as_str).collect();
+    if !unknown.is_empty() && suiting == 0 {
+        return Some(format!("no such node: {}", unknown.join(", ")));
+    }
+    if suiting > 0 {
+        return Some(format!("{asked} nodes asked, {suiting} of {} could take a member; {}", state.nodes().len(), nearest(state, spec)));
+    }
+    Some(nearest(state, spec))
+}
+
+/// What the nearest node that cannot take a member lacks.
+fn nearest(state: &State, spec: &JobSpec) -> String {
+    let lacks = |(name, node): (&'_ NodeName, &'_ Node)| shape_lacks(name, &node.shape, spec).map(|lack| (name.clone(), lack));
+    let nearest = state.nodes().iter().filter_map(lacks).max_by_key(|(_, lack)| lack.nearness());
+    match nearest {
+        Some((_, Shortage::Excluded)) => "every node is excluded by placement.exclude".to_owned(),
+        Some((_, Shortage::Pool(pool))) => format!("no node is in pool {pool}"),
+        Some((name, lack)) => format!("the largest node ({name}) {lack}"),
+        None => "every other node could".to_owned(),
+    }
+}
+
+/// What is in use or closed just now.
+fn now(state: &State, board: &Board<'_>, spec: &JobSpec) -> String {
+    let ask = &spec.resources.per_node;
+    let (what, each) = if ask.gpus > 0 { ("gpus", ask.gpus) } else { ("slots", ask.slots) };
+    let closed: Vec<String> = state
+        .nodes()
+        .iter()
+        .filter(|(name, node)| shape_lacks(name, &node.shape, spec).is_none() && !node.is_open())
+        .filter_map(|(name, node)| node.closed_because().map(|why| format!("{name} is {why}")))
+        .take(3)
+        .collect();
+    let eligible = board.eligible(spec);
+    let fitting =
+        eligible.iter().filter(|at| !board.benches[**at].reserved && board.benches[**at].free.holds(board.benches[**at].node, ask));
+    let fitting = fitting.count();
+    let mut detail = format!("{what}: {each} free asked on {} of {} open nodes, {fitting} have them", spec.resources.nodes, eligible.len());
+    let most = eligible.iter().map(|at| (board.benches[*at].free.units(board.benches[*at].node, ask), *at)).max_by_key(|(units, _)| *units);
+    if let Some((units, at)) = most.filter(|_| fitting == 0) {
+        let bench = &board.benches[at];
+        let kept = if bench.reserved { ", kept for a job that has waited longer" } else { "" };
+        detail.push_str(&format!("; most free: {} with {units}{kept}", bench.name));
+        if units >= each && !bench.reserved {
+            detail.push_str(" (its cpus or memory are in use)");
+        }
+    }
+    if !closed.is_empty() {
+        detail.push_str(&format!("; {}", closed.join(", ")));
+    }
+    if board.seat(&eligible, spec, &[], When::Coming).is_some() {
+        detail.push_str("; enough is coming free");
+    }
+    detail
+}

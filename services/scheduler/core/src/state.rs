@@ -1,0 +1,154 @@
+//! What the ledger says of queues, jobs, attempts, nodes and claims: a fold, rebuilt by replay alone.
+
+mod attempt;
+mod fingerprint;
+mod fold;
+mod job;
+mod node;
+mod queue;
+
+pub(crate) use attempt::Verdict;
+pub use attempt::{Attempt, Checkpoint, Ending, How, Launch, Member, MemberStage, Stop};
+pub use job::{Answer, Ask, Budget, Chain, EndedJob, Job, PastAttempt, Request, Stage};
+pub use node::{Claim, ClaimKey, Claimed, Mark, Node};
+pub use queue::{Holding, Queue};
+
+use footplate_types::{EventId, NodeName, QueueName, RunId, Timestamp};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Where an event stands, when the broker stored it, and which event it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The ledger sequence.
+    pub sequence: u64,
+    /// The broker's time.
+    pub at: Timestamp,
+    /// The event's id.
+    pub id: EventId,
+}
+
+/// The place of a pending job: by priority, then by queue, then by the order of submission.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PendingKey {
+    pub(crate) priority: Reverse<i32>,
+    pub(crate) queue: QueueName,
+    pub(crate) submitted: u64,
+    pub(crate) run: RunId,
+}
+
+/// Everything that the scheduler's decisions rest upon.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    /// The last sequence that was folded.
+    position: u64,
+    /// The scheduler's newest term.
+    term: Option<Stamp>,
+    queues: BTreeMap<QueueName, Queue>,
+    jobs: BTreeMap<RunId, Job>,
+    ended: BTreeMap<RunId, EndedJob>,
+    nodes: BTreeMap<NodeName, Node>,
+    /// Jobs without an attempt that lives.
+    pending: BTreeSet<PendingKey>,
+    /// Jobs with an attempt.
+    active: BTreeSet<RunId>,
+    /// Jobs, living or ended, with requests that have no answer.
+    asking: BTreeSet<RunId>,
+}
+
+impl State {
+    /// The last sequence that was folded in.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The scheduler's newest term, once one has begun.
+    pub fn term(&self) -> Option<&Stamp> {
+        self.term.as_ref()
+    }
+
+    /// Every queue that was configured or has had a job, by name.
+    pub fn queues(&self) -> &BTreeMap<QueueName, Queue> {
+        &self.queues
+    }
+
+    /// Every job that has not ended, by run.
+    pub fn jobs(&self) -> &BTreeMap<RunId, Job> {
+        &self.jobs
+    }
+
+    /// Every job that has ended, by run.
+    pub fn ended(&self) -> &BTreeMap<RunId, EndedJob> {
+        &self.ended
+    }
+
+    /// Every node that ever registered, by name.
+    pub fn nodes(&self) -> &BTreeMap<NodeName, Node> {
+        &self.nodes
+    }
+
+    /// The queue's settings; for one that nobody configured, weight 1 and no quota.
+    pub fn queue(&self, name: &QueueName) -> Queue {
+        self.queues.get(name).cloned().unwrap_or_default()
+    }
+
+    /// How a request about a job was answered; `None` while it was not.
+    pub fn answer(&self, run: &RunId, request: &footplate_types::RequestId) -> Option<&Answer> {
+        let living = self.jobs.get(run).and_then(|job| job.answers.get(request));
+        living.or_else(|| self.ended.get(run).and_then(|job| job.answers.get(request)))
+    }
+
+    pub(crate) fn pending(&self) -> &BTreeSet<PendingKey> {
+        &self.pending
+    }
+
+    pub(crate) fn active(&self) -> impl Iterator<Item = (&Job, &Attempt)> {
+        self.active.iter().filter_map(|run| self.jobs.get(run)).filter_map(|job| Some((job, job.attempt()?)))
+    }
+
+    pub(crate) fn asking(&self) -> &BTreeSet<RunId> {
+        &self.asking
+    }
+
+    /// Checks what must hold after every event: no GPU and no slot of a node is claimed twice, every living member of an attempt holds
+    /// exactly its claim, the queues' holdings are the sum of the claims. Told as the first fault, in words.
+    pub fn check(&self) -> Result<(), String> {
+        self.check_claims()?;
+        self.check_holdings()
+    }
+
+    fn check_claims(&self) -> Result<(), String> {
+        let mut held = 0usize;
+        for (name, node) in &self.nodes {
+            let mut seen = BTreeSet::new();
+            for (key, claim) in &node.claims {
+                let units = claim.gpus.iter().map(ToString::to_string).chain(claim.slots.iter().map(|slot| format!("slot {}", slot.0)));
+                for unit in units {
+                    if !seen.insert(unit.clone()) {
+                        return Err(format!("{name}: {unit} is claimed twice, again by {key:?}"));
+                    }
+                }
+                held += 1;
+            }
+        }
+        let living: usize =
+            self.active().filter(|(_, a)| !a.void).map(|(_, a)| a.members.iter().filter(|m| !m.is_released()).count()).sum();
+        if living == held { Ok(()) } else { Err(format!("{living} members live, {held} claims are held")) }
+    }
+
+    fn check_holdings(&self) -> Result<(), String> {
+        let mut sums: BTreeMap<&QueueName, Holding> = BTreeMap::new();
+        for (job, attempt) in self.active().filter(|(_, attempt)| !attempt.void) {
+            for member in attempt.members.iter().filter(|member| !member.is_released()) {
+                sums.entry(&job.spec.queue).or_default().add(&Claim::of(&member.placement));
+            }
+        }
+        for (name, queue) in &self.queues {
+            let sum = sums.get(name).copied().unwrap_or_default();
+            if sum != queue.holding {
+                return Err(format!("queue {name} holds {:?}, its claims are {sum:?}", queue.holding));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,25 @@
+//! The state as text, for the comparison of a rebuilt state with the living one.
+
+use super::State;
+use footplate_es::Project;
+use std::fmt::Write;
+
+impl Project for State {
+    fn fingerprint(&self) -> String {
+        let mut text = format!("position {}\nterm {:?}\n", self.position, self.term);
+        // Writing to a String cannot fail.
+        for (name, queue) in &self.queues {
+            let _ = writeln!(text, "queue {name} {queue:?}");
+        }
+        for (name, node) in &self.nodes {
+            let _ = writeln!(text, "node {name} {node:?}");
+        }
+        for (run, job) in &self.jobs {
+            let _ = writeln!(text, "job {run} {job:?}");
+        }
+        for (run, job) in &self.ended {
+            let _ = writeln!(text, "ended {run} {job:?}");
+        }
+        text
+    }
+}

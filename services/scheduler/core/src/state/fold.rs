@@ -1,0 +1,62 @@
+//! The fold: every event that the scheduler reads, in ledger order. Total: what does not fit changes nothing.
+
+mod attempts;
+mod jobs;
+mod nodes;
+
+use super::{Queue, Stamp, State};
+use footplate_es::Evolve;
+use footplate_events::{Event, Recorded};
+
+impl Evolve for State {
+    fn evolve(&mut self, recorded: &Recorded) {
+        if recorded.sequence <= self.position {
+            return;
+        }
+        self.position = recorded.sequence;
+        let envelope = &recorded.envelope;
+        let stamp = Stamp { sequence: recorded.sequence, at: recorded.recorded_at, id: envelope.id };
+        match &envelope.event {
+            Event::TermBegan(term) if term.service.as_str() == crate::SERVICE => self.term = Some(stamp),
+            Event::QueueConfigured(settings) => {
+                let Some(name) = envelope.subject.queue_name() else { return };
+                let queue = self.queues.entry(name).or_insert_with(Queue::default);
+                queue.settings = settings.clone();
+                queue.sequence = stamp.sequence;
+            }
+
+            Event::JobSubmitted(fact) => self.job_submitted(envelope, stamp, fact),
+            Event::JobCancelRequested(fact) => self.job_asked(envelope, fact.request, super::Ask::Cancel, &fact.reason),
+            Event::JobHoldRequested(fact) => self.job_asked(envelope, fact.request, super::Ask::Hold, &fact.reason),
+            Event::JobReleaseRequested(fact) => self.job_asked(envelope, fact.request, super::Ask::Release, ""),
+            Event::JobReprioritizeRequested(fact) => {
+                self.job_asked(envelope, fact.request, super::Ask::Reprioritize(fact.priority), "");
+            }
+            Event::JobRefused(fact) => self.job_refused(envelope, stamp, fact),
+            Event::JobWaiting(fact) => self.job_waiting(envelope, stamp, fact),
+            Event::JobHeld(fact) => self.job_held(envelope, stamp, fact.request, true),
+            Event::JobReleased(fact) => self.job_held(envelope, stamp, fact.request, false),
+            Event::JobReprioritized(fact) => self.job_reprioritized(envelope, stamp, fact),
+            Event::JobPlaced(fact) => self.job_placed(envelope, stamp, fact),
+            Event::JobLaunched(fact) => self.job_launched(envelope, stamp, fact),
+            Event::JobStopRequested(fact) => self.job_stopped(envelope, stamp, fact),
+            Event::JobRequeued(fact) => self.job_requeued(envelope, stamp, fact),
+            Event::JobEnded(fact) => self.job_ended(envelope, stamp, fact),
+
+            Event::AttemptReady(fact) => self.attempt_ready(envelope, stamp, fact),
+            Event::AttemptStarted(fact) => self.attempt_started(envelope, stamp, fact),
+            Event::AttemptCheckpointed(fact) => self.attempt_checkpointed(envelope, fact),
+            Event::AttemptExited(fact) => self.attempt_exited(envelope, stamp, fact),
+            Event::AttemptLost(fact) => self.attempt_lost(envelope, stamp, fact),
+
+            Event::NodeRegistered(fact) => self.node_registered(envelope, stamp, fact),
+            Event::NodeHealthChanged(fact) => self.node_health_changed(envelope, stamp, fact),
+            Event::NodeCordoned(fact) => self.node_marked(envelope, |node, mark| node.cordoned = Some(mark), stamp, &fact.reason),
+            Event::NodeDrained(fact) => self.node_marked(envelope, |node, mark| node.drained = Some(mark), stamp, &fact.reason),
+            Event::NodeUncordoned(_) => self.node_uncordoned(envelope),
+            Event::NodeLost(fact) => self.node_lost(envelope, stamp, fact),
+            // Facts that the scheduler decides nothing upon.
+            _ => {}
+        }
+    }
+}

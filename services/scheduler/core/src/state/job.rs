@@ -1,0 +1,245 @@
+//! Jobs: what was asked, where each stands, and what clients want of it.
+
+use super::{Attempt, Checkpoint, Stamp};
+use footplate_es::Cause as EventCause;
+use footplate_events::facts::{Cause, JobEnded, JobSpec, RetryPolicy, RootCause, WaitReason};
+use footplate_events::{Actor, Trace};
+use footplate_types::{AttemptNumber, Digest, DisplayName, EventId, Millis, NodeName, ProjectName, QueueName, RequestId, RunId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What all events of one job carry on of its submission.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chain {
+    /// Who submitted.
+    pub actor: Actor,
+    /// The chain's id.
+    pub correlation: EventId,
+    /// The trace of the submit.
+    pub trace: Option<Trace>,
+}
+
+impl Chain {
+    /// A cause inside this chain: the event `id`.
+    pub(crate) fn cause(&self, id: EventId) -> EventCause {
+        EventCause { id, actor: self.actor.clone(), correlation: self.correlation, trace: self.trace.clone() }
+    }
+}
+
+/// What a client wants of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// End it.
+    Cancel,
+    /// Do not start it.
+    Hold,
+    /// Let it start again.
+    Release,
+    /// Give it this priority.
+    Reprioritize(i32),
+}
+
+/// A request that has no answer yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// Its id.
+    pub id: RequestId,
+    /// What is wanted.
+    pub ask: Ask,
+    /// Why, in the client's words; may be empty.
+    pub reason: String,
+    /// Its event.
+    pub cause: EventCause,
+}
+
+/// How a request was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The sequence of the answering event.
+    pub sequence: u64,
+    /// Why not, in words; `None` when it was granted.
+    pub refused: Option<String>,
+}
+
+/// What retries are counted against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Budget {
+    /// The program failed.
+    UserCode,
+    /// The program asked for a retry by its exit code.
+    Retryable,
+    /// It could not be prepared or started.
+    Infrastructure,
+    /// A node was lost.
+    Lost,
+    /// It was preempted or drained.
+    Preempted,
+}
+
+impl Budget {
+    /// The budget that a cause counts against; `None` for causes that end a job or cost nothing.
+    pub fn of(cause: Cause) -> Option<Self> {
+        match cause {
+            Cause::UserCode => Some(Self::UserCode),
+            Cause::Retryable => Some(Self::Retryable),
+            Cause::Infrastructure => Some(Self::Infrastructure),
+            Cause::Lost => Some(Self::Lost),
+            Cause::Preempted | Cause::Drained => Some(Self::Preempted),
+            Cause::Success | Cause::Cancelled | Cause::TimedOut | Cause::PendingTooLong | Cause::Void => None,
+        }
+    }
+
+    /// How many retries a policy allows.
+    pub const fn allowed(self, retry: &RetryPolicy) -> u32 {
+        match self {
+            Self::UserCode => retry.user_code,
+            Self::Retryable => retry.retryable,
+            Self::Infrastructure => retry.infrastructure,
+            Self::Lost => retry.lost,
+            Self::Preempted => retry.preempted,
+        }
+    }
+}
+
+/// Where a living job stands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stage {
+    /// No attempt of it lives.
+    Pending {
+        /// Since when: its submission or its last requeue.
+        since: Stamp,
+        /// How long after that it may be placed at the earliest.
+        backoff: Millis,
+        /// Why it waits, as last recorded.
+        reason: Option<WaitReason>,
+    },
+    /// An attempt holds something, or has just let go and waits for its verdict.
+    Active(Box<Attempt>),
+}
+
+/// An attempt that is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastAttempt {
+    /// Which try.
+    pub number: AttemptNumber,
+    /// What it came to.
+    pub cause: Cause,
+    /// The first thing that went wrong.
+    pub root: Option<RootCause>,
+    /// The event that closed it.
+    pub closed: Stamp,
+}
+
+/// A job that has not ended.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The run.
+    pub run: RunId,
+    /// The tenant.
+    pub project: ProjectName,
+    /// What it asks.
+    pub spec: Arc<JobSpec>,
+    /// Digest of the submission's body.
+    pub body: Digest,
+    /// What its events carry on.
+    pub chain: Chain,
+    /// Its submission.
+    pub submitted: Stamp,
+    /// The newest event of the job itself.
+    pub latest: Stamp,
+    /// Its priority now.
+    pub priority: i32,
+    /// Whether it is held.
+    pub held: bool,
+    /// Where it stands.
+    pub stage: Stage,
+    /// The newest attempt's number; 0 when there was none.
+    pub last_attempt: AttemptNumber,
+    /// The newest attempts that are over, oldest first (at most [`Job::PAST_MAX`]).
+    pub past: Vec<PastAttempt>,
+    /// Retries spent, by budget.
+    pub spent: BTreeMap<Budget, u32>,
+    /// Nodes to be avoided where others will do.
+    pub avoid: Vec<NodeName>,
+    /// The newest whole checkpoint.
+    pub checkpoint: Option<Checkpoint>,
+    /// The cancel that was granted and is under way.
+    pub cancelled: Option<RequestId>,
+    /// Requests without an answer, in ledger order.
+    pub requests: Vec<Request>,
+    /// Answers to requests (the newest [`Job::ANSWERS_MAX`]).
+    pub answers: BTreeMap<RequestId, Answer>,
+    /// Equal for jobs that fit on the same nodes: what one cannot get, the other cannot get either.
+    pub(crate) class: Digest,
+}
+
+impl Job {
+    /// How many past attempts are remembered.
+    pub const PAST_MAX: usize = 16;
+    /// How many answers are remembered.
+    pub const ANSWERS_MAX: usize = 32;
+    /// How many nodes are avoided at most: the newest.
+    pub const AVOID_MAX: usize = 16;
+
+    /// GPUs of the whole gang.
+    pub fn gpus(&self) -> u64 {
+        u64::from(self.spec.resources.nodes) * u64::from(self.spec.resources.per_node.gpus)
+    }
+
+    /// CPU slots of the whole gang.
+    pub fn slots(&self) -> u64 {
+        u64::from(self.spec.resources.nodes) * u64::from(self.spec.resources.per_node.slots)
+    }
+
+    /// The attempt, when one lives.
+    pub fn attempt(&self) -> Option<&Attempt> {
+        match &self.stage {
+            Stage::Active(attempt) => Some(attempt),
+            Stage::Pending { .. } => None,
+        }
+    }
+
+    /// Retries of a budget spent so far.
+    pub fn spent(&self, budget: Budget) -> u32 {
+        self.spent.get(&budget).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn class_of(spec: &JobSpec, avoid: &[NodeName]) -> Digest {
+        Digest::of(format!("{:?}{:?}{avoid:?}", spec.resources, spec.placement).as_bytes())
+    }
+}
+
+/// A job that has ended: what is left of it.
+#[derive(Clone, Debug)]
+pub struct EndedJob {
+    /// The run.
+    pub run: RunId,
+    /// The tenant.
+    pub project: ProjectName,
+    /// Its name.
+    pub name: DisplayName,
+    /// Its queue.
+    pub queue: QueueName,
+    /// Its priority at the end.
+    pub priority: i32,
+    /// How many nodes it asked.
+    pub nodes: u32,
+    /// GPUs it asked of each.
+    pub gpus: u32,
+    /// Slots it asked of each.
+    pub slots: u32,
+    /// Digest of the submission's body.
+    pub body: Digest,
+    /// What its events carry on.
+    pub chain: Chain,
+    /// Its submission.
+    pub submitted: Stamp,
+    /// Its end.
+    pub ended: Stamp,
+    /// How it ended.
+    pub fact: JobEnded,
+    /// Requests without an answer, in ledger order.
+    pub requests: Vec<Request>,
+    /// Answers to requests.
+    pub answers: BTreeMap<RequestId, Answer>,
+}

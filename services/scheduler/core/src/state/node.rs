@@ -1,0 +1,115 @@
+//! Nodes: what they have, whether they may be used, and who claims what on them.
+
+use super::Stamp;
+use footplate_events::facts::MemberPlacement;
+use footplate_types::{AttemptNumber, Epoch, GpuUuid, MemberIndex, NodeShape, RunId, SlotIndex};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Something that was said of a node and still holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Where it was said.
+    pub stamp: Stamp,
+    /// Why, in words.
+    pub reason: String,
+}
+
+/// Whose claim it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClaimKey {
+    /// The ledger sequence of the placement: claims list in the order of placement.
+    pub placed: u64,
+    /// The run.
+    pub run: RunId,
+    /// Which try.
+    pub attempt: AttemptNumber,
+    /// Which member.
+    pub member: MemberIndex,
+}
+
+/// What a member claims on its node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claim {
+    /// GPUs by the driver's name.
+    pub gpus: Vec<GpuUuid>,
+    /// CPU slots.
+    pub slots: Vec<SlotIndex>,
+    /// Logical CPUs.
+    pub cpus: u32,
+    /// Memory, in bytes.
+    pub memory_bytes: u64,
+}
+
+impl Claim {
+    /// The claim that a placement makes.
+    pub fn of(placement: &MemberPlacement) -> Self {
+        Self { gpus: placement.gpus.clone(), slots: placement.slots.clone(), cpus: placement.cpus, memory_bytes: placement.memory_bytes }
+    }
+}
+
+/// What is claimed on a node and what is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Claimed {
+    /// GPUs claimed.
+    pub gpus: u32,
+    /// Slots claimed.
+    pub slots: u32,
+}
+
+/// One node.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// The generation under which it is given work.
+    pub epoch: Epoch,
+    /// The kernel's boot id.
+    pub boot_id: String,
+    /// What it offers.
+    pub shape: Arc<NodeShape>,
+    /// Where other nodes reach it.
+    pub address: String,
+    /// Its newest registration.
+    pub registered: Stamp,
+    /// It takes no new work.
+    pub cordoned: Option<Mark>,
+    /// It is being emptied.
+    pub drained: Option<Mark>,
+    /// It is not heard of.
+    pub lost: Option<Mark>,
+    /// It is unhealthy as a whole.
+    pub unhealthy: Option<Mark>,
+    /// Its unhealthy GPUs.
+    pub unhealthy_gpus: BTreeMap<GpuUuid, Mark>,
+    /// What is claimed on it.
+    pub claims: BTreeMap<ClaimKey, Claim>,
+    /// The sequence of the last event that changed what its assignment says.
+    pub assigned_at: u64,
+}
+
+impl Node {
+    /// Whether new work may be placed here.
+    pub fn is_open(&self) -> bool {
+        self.cordoned.is_none() && self.drained.is_none() && self.lost.is_none() && self.unhealthy.is_none()
+    }
+
+    /// Why no new work may be placed here, in words; `None` when it may.
+    pub fn closed_because(&self) -> Option<String> {
+        let told = |word: &str, mark: &Option<Mark>| {
+            mark.as_ref().map(|mark| if mark.reason.is_empty() { word.to_owned() } else { format!("{word} ({})", mark.reason) })
+        };
+        told("lost", &self.lost)
+            .or_else(|| told("drained", &self.drained))
+            .or_else(|| told("cordoned", &self.cordoned))
+            .or_else(|| told("unhealthy", &self.unhealthy))
+    }
+
+    /// How much of it is claimed.
+    pub fn claimed(&self) -> Claimed {
+        let mut sum = Claimed::default();
+        for claim in self.claims.values() {
+            sum.gpus += claim.gpus.len() as u32;
+            sum.slots += claim.slots.len() as u32;
+        }
+        sum
+    }
+}

@@ -1,0 +1,69 @@
+//! Queues: their settings and what their jobs hold.
+
+use super::Claim;
+use footplate_events::facts::{QueueConfigured, Quota};
+
+/// What a queue's placed jobs hold now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holding {
+    /// Whole GPUs.
+    pub gpus: u64,
+    /// CPU slots.
+    pub slots: u64,
+}
+
+impl Holding {
+    /// With a claim more.
+    pub(crate) fn add(&mut self, claim: &Claim) {
+        self.gpus += claim.gpus.len() as u64;
+        self.slots += claim.slots.len() as u64;
+    }
+
+    /// With a claim less.
+    pub(crate) fn remove(&mut self, claim: &Claim) {
+        self.gpus = self.gpus.saturating_sub(claim.gpus.len() as u64);
+        self.slots = self.slots.saturating_sub(claim.slots.len() as u64);
+    }
+
+    /// Both together: the measure of a share.
+    pub fn units(&self) -> u64 {
+        self.gpus + self.slots
+    }
+}
+
+/// One queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queue {
+    /// Its settings.
+    pub settings: QueueConfigured,
+    /// The last sequence on its subject; 0 when nobody configured it.
+    pub sequence: u64,
+    /// What its jobs hold.
+    pub holding: Holding,
+    /// How many of its jobs have not ended.
+    pub living: u64,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        let settings = QueueConfigured { weight: 1, quota: Quota { gpus: None, slots: None }, held: false, closed: false };
+        Self { settings, sequence: 0, holding: Holding::default(), living: 0 }
+    }
+}
+
+impl Queue {
+    /// Why an ask does not fit under the hard quota now, as used and allowed with the ask, in words; `None` when it fits.
+    pub fn quota_lacks(&self, gpus: u64, slots: u64) -> Option<String> {
+        let lacks = |what: &str, used: u64, asked: u64, quota: Option<u32>| {
+            let quota = u64::from(quota?);
+            (asked > 0 && used + asked > quota).then(|| format!("{what}: {used} of {quota} in use, {asked} asked"))
+        };
+        let quota = &self.settings.quota;
+        lacks("gpus", self.holding.gpus, gpus, quota.gpus).or_else(|| lacks("slots", self.holding.slots, slots, quota.slots))
+    }
+
+    /// Why an ask can never fit under the hard quota, in words; `None` when it could.
+    pub fn quota_never(&self, gpus: u64, slots: u64) -> Option<String> {
+        Self { holding: Holding::default(), ..self.clone() }.quota_lacks(gpus, slots)
+    }
+}

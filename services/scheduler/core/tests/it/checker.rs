@@ -1,0 +1,147 @@
+//! The rules as seen from outside: an own account of the ledger's events that shares no code with the scheduler. Panics at the first
+//! event that breaks one.
+
+use footplate_events::facts::*;
+use footplate_events::{Event, Recorded};
+use footplate_types::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Default)]
+struct NodeSeen {
+    epoch: u64,
+    closed: bool,
+}
+
+#[derive(Default)]
+pub struct Checker {
+    nodes: BTreeMap<NodeName, NodeSeen>,
+    specs: BTreeMap<RunId, JobSpec>,
+    quotas: BTreeMap<QueueName, Quota>,
+    held: BTreeSet<QueueName>,
+    /// Who holds a unit of a node, until released.
+    units: BTreeMap<(NodeName, String), (RunId, u32, u32)>,
+    /// Members not yet released.
+    living: BTreeMap<(RunId, u32), BTreeSet<u32>>,
+    last: BTreeMap<RunId, u32>,
+    stopped: BTreeSet<(RunId, u32)>,
+    ended: BTreeSet<RunId>,
+}
+
+impl Checker {
+    pub fn see(&mut self, recorded: &Recorded) {
+        let subject = &recorded.envelope.subject;
+        let run = subject.run_id();
+        match (&recorded.envelope.event, run) {
+            (Event::NodeRegistered(fact), _) => {
+                let node = self.nodes.entry(subject.node_name().unwrap()).or_default();
+                node.epoch = node.epoch.max(fact.epoch.0);
+            }
+            (Event::QueueConfigured(fact), _) => {
+                let name = subject.queue_name().unwrap();
+                if fact.held {
+                    self.held.insert(name.clone())
+                } else {
+                    self.held.remove(&name)
+                };
+                self.quotas.insert(name, fact.quota);
+            }
+            (Event::JobSubmitted(fact), Some(run)) => {
+                self.specs.entry(run).or_insert_with(|| fact.spec.clone());
+            }
+            (Event::JobPlaced(fact), Some(run)) => self.placed(run, fact),
+            (Event::JobLaunched(fact), Some(run)) => {
+                assert!(!self.stopped.contains(&(run, fact.attempt.0)), "launched after a stop");
+            }
+            (Event::JobStopRequested(fact), Some(run)) => {
+                self.stopped.insert((run, fact.attempt.0));
+            }
+            (Event::JobRequeued(fact), Some(run)) => {
+                assert!(self.living.get(&(run, fact.attempt.0)).is_none_or(BTreeSet::is_empty), "requeued while members live");
+            }
+            (Event::JobEnded(_), Some(run)) => {
+                assert!(self.ended.insert(run), "{run} ends twice");
+                let alive = self.living.iter().any(|((known, _), members)| *known == run && !members.is_empty());
+                assert!(!alive, "{run} ended while members live");
+            }
+            (Event::AttemptExited(fact), Some(run)) => {
+                let attempt = subject.attempt_id().unwrap().attempt.0;
+                fact.members.iter().for_each(|member| self.release(run, attempt, member.member.0));
+            }
+            (Event::AttemptLost(fact), Some(run)) => {
+                let attempt = subject.attempt_id().unwrap().attempt.0;
+                fact.members.iter().for_each(|member| self.release(run, attempt, member.member.0));
+            }
+            _ => {}
+        }
+        self.note_closing(recorded);
+    }
+
+    /// Nodes that are lost or drained: a placement after that is void.
+    fn note_closing(&mut self, recorded: &Recorded) {
+        let Some(name) = recorded.envelope.subject.node_name() else { return };
+        let Some(node) = self.nodes.get_mut(&name) else { return };
+        match &recorded.envelope.event {
+            Event::NodeLost(_) | Event::NodeDrained(_) => node.closed = true,
+            Event::NodeUncordoned(_) | Event::NodeRegistered(_) => node.closed = false,
+            _ => {}
+        }
+    }
+
+    fn placed(&mut self, run: RunId, fact: &JobPlaced) {
+        let spec = &self.specs[&run];
+        assert_eq!(fact.members.len(), spec.resources.nodes as usize, "a gang is placed whole");
+        let nodes: BTreeSet<&NodeName> = fact.members.iter().map(|member| &member.node).collect();
+        assert_eq!(nodes.len(), fact.members.len(), "one member a node");
+        assert!(!self.ended.contains(&run), "an ended job is placed");
+        let alive = self.living.iter().any(|((known, _), members)| *known == run && !members.is_empty());
+        assert!(!alive, "attempt {} of {run} placed while members of an earlier one live", fact.attempt);
+        let last = self.last.insert(run, fact.attempt.0).unwrap_or(0);
+        assert_eq!(fact.attempt.0, last + 1, "attempts count by one");
+        let is_void = |member: &MemberPlacement| self.nodes.get(&member.node).is_none_or(|n| n.closed || n.epoch != member.epoch.0);
+        if fact.members.iter().any(is_void) || self.would_break_quota(run) || self.held.contains(&spec.queue) {
+            return;
+        }
+        for member in &fact.members {
+            assert_eq!(member.gpus.len(), spec.resources.per_node.gpus as usize);
+            assert_eq!(member.slots.len(), spec.resources.per_node.slots as usize);
+            let units = member.gpus.iter().map(ToString::to_string).chain(member.slots.iter().map(|slot| slot.0.to_string()));
+            for unit in units {
+                let holder = self.units.insert((member.node.clone(), unit.clone()), (run, fact.attempt.0, member.member.0));
+                assert_eq!(holder, None, "{unit} of {} is claimed twice", member.node);
+            }
+        }
+        self.living.insert((run, fact.attempt.0), fact.members.iter().map(|member| member.member.0).collect());
+        self.check_quota(run);
+    }
+
+    /// Whether a quota that stood in the ledger before the placement leaves no room for it.
+    fn would_break_quota(&self, run: RunId) -> bool {
+        let spec = &self.specs[&run];
+        let Some(quota) = self.quotas.get(&spec.queue) else { return false };
+        let held = self.units.iter().filter(|(_, (run, _, _))| self.specs[run].queue == spec.queue);
+        let (gpus, slots): (Vec<_>, Vec<_>) = held.partition(|((_, unit), _)| unit.starts_with("GPU-"));
+        let over = |held: usize, per_node: u32, quota: Option<u32>| {
+            per_node > 0 && quota.is_some_and(|most| held + (per_node * spec.resources.nodes) as usize > most as usize)
+        };
+        over(gpus.len(), spec.resources.per_node.gpus, quota.gpus) || over(slots.len(), spec.resources.per_node.slots, quota.slots)
+    }
+
+    /// At a placement the queue's hard quota holds, whatever it was before.
+    fn check_quota(&self, run: RunId) {
+        let queue = &self.specs[&run].queue;
+        let Some(quota) = self.quotas.get(queue) else { return };
+        let held = self.units.iter().filter(|(_, (run, _, _))| self.specs[run].queue == *queue);
+        let (gpus, slots): (Vec<_>, Vec<_>) = held.partition(|((_, unit), _)| unit.starts_with("GPU-"));
+        assert!(quota.gpus.is_none_or(|most| gpus.len() <= most as usize || self.specs[&run].resources.per_node.gpus == 0), "gpu quota");
+        assert!(
+            quota.slots.is_none_or(|most| slots.len() <= most as usize || self.specs[&run].resources.per_node.slots == 0),
+            "slot quota"
+        );
+    }
+
+    fn release(&mut self, run: RunId, attempt: u32, member: u32) {
+        if self.living.get_mut(&(run, attempt)).is_some_and(|members| members.remove(&member)) {
+            self.units.retain(|_, holder| *holder != (run, attempt, member));
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The scheduler's rules, given / when / then, on a ledger in memory.
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
+
+mod admission;
+mod cases;
+mod checker;
+mod clock;
+mod gangs;
+mod orders;
+mod placing;
+mod preemption;
+mod properties;
+mod requests;
+mod retries;
+mod scale;
+mod world;

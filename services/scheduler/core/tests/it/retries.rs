@@ -1,0 +1,143 @@
+//! Retries: counted by cause, with back-off, away from nodes at fault, from the last whole checkpoint.
+
+use crate::world::*;
+use footplate_events::facts::*;
+use footplate_events::{Event, Subject};
+use footplate_scheduler_core::{Budget, assignments};
+use footplate_types::*;
+
+fn retrying(policy: RetryPolicy) -> JobSpec {
+    JobSpec { retry: policy, ..spec(1, 1) }
+}
+
+fn run_again(world: &mut World, run: RunId) {
+    world.wait(3_600_000);
+    world.settle();
+    world.all_ready(run);
+    world.settle();
+}
+
+#[test]
+fn a_failing_program_is_tried_as_often_as_its_budget_says_with_a_doubling_wait() {
+    let mut world = World::new();
+    world.slots("n1", 1);
+    let run = world.running(retrying(RetryPolicy { user_code: 2, backoff: Millis(1_000), ..RetryPolicy::default() }));
+    for (spent, backoff) in [(1, 1_000), (2, 2_000)] {
+        world.exits(run, 0, 1, None);
+        let said = world.settle();
+        let requeued =
+            |event: &Event| matches!(event, Event::JobRequeued(f) if f.spent == spent && f.allowed == 2 && f.backoff.0 == backoff);
+        assert!(said.iter().any(|(_, event)| requeued(event)), "{said:?}");
+        world.wait(backoff - 1);
+        world.settle();
+        assert!(world.is_pending(run));
+        run_again(&mut world, run);
+    }
+    world.exits(run, 0, 1, None);
+    world.settle();
+    assert_eq!((world.end(run).cause, world.end(run).attempt.0), (Cause::UserCode, 3));
+    assert!(world.end(run).message.contains("2 of 2 retries used"), "{}", world.end(run).message);
+}
+
+#[test]
+fn exit_75_and_named_codes_count_against_their_own_budget() {
+    let mut world = World::new();
+    world.slots("n1", 1);
+    let run = world.running(retrying(RetryPolicy { exit_codes: vec![9], retryable: 2, ..RetryPolicy::default() }));
+    for code in [75, 9] {
+        world.exits(run, 0, code, None);
+        world.settle();
+        run_again(&mut world, run);
+    }
+    assert_eq!(world.state.jobs()[&run].spent(Budget::Retryable), 2);
+    world.exits(run, 0, 75, None);
+    world.settle();
+    assert_eq!(world.end(run).cause, Cause::Retryable);
+}
+
+#[test]
+fn what_could_not_be_started_counts_as_infrastructure_and_goes_elsewhere_next() {
+    let mut world = World::new();
+    world.slots("n1", 1);
+    world.slots("n2", 1);
+    let run = world.submit(spec(1, 1));
+    world.settle();
+    let first = world.nodes_of(run);
+    world.not_started(run, 0, "set-up exited 9");
+    world.settle();
+    let root = world.state.jobs()[&run].past[0].root.clone().unwrap();
+    assert_eq!(root.what, "not started: set-up exited 9");
+    world.wait(600_000);
+    world.settle();
+    assert_ne!(world.nodes_of(run), first);
+}
+
+#[test]
+fn the_only_node_is_used_again_though_it_was_at_fault() {
+    let mut world = World::new();
+    world.slots("n1", 1);
+    let run = world.submit(spec(1, 1));
+    world.settle();
+    world.not_started(run, 0, "disk full");
+    world.settle();
+    world.wait(600_000);
+    world.settle();
+    assert_eq!((world.attempt(run), world.is_active(run)), (2, true));
+}
+
+#[test]
+fn a_preemption_never_spends_the_failure_budget() {
+    let mut world = World::new();
+    world.slots("n1", 1);
+    let retry = RetryPolicy { infrastructure: 0, lost: 0, user_code: 0, preempted: 5, ..RetryPolicy::default() };
+    let low = world.running(JobSpec { preemptible: true, ..retrying(retry) });
+    let high = world.submit(JobSpec { priority: 1, ..spec(1, 1) });
+    world.settle();
+    world.exits(low, 0, 143, Some(StopCause::Preempted));
+    world.settle();
+    assert!(world.is_active(high) && world.is_pending(low));
+    assert_eq!(world.state.jobs()[&low].spent(Budget::Preempted), 1);
+}
+
+#[test]
+fn the_next_attempt_begins_from_the_newest_whole_checkpoint_and_never_from_a_lower_attempts_late_one() {
+    let mut world = World::new();
+    world.slots("n1", 1);
+    let run = world.running(JobSpec { preemptible: true, ..spec(1, 1) });
+    let manifest = |n: &[u8]| DocumentRef { digest: Digest::of(n), bytes: 1 };
+    let saved = |step: i64, rank: u32, n: &[u8]| AttemptCheckpointed {
+        step,
+        rank: Rank(rank),
+        manifest: manifest(n),
+        bytes: 1,
+        metadata: String::new(),
+    };
+    let subject = |attempt: u32| Subject::attempt(&project(), AttemptId { run, attempt: AttemptNumber(attempt) });
+    world.record(subject(1), saved(10, 0, b"a"));
+    world.record(subject(1), saved(20, 0, b"b"));
+    world.record(subject(1), saved(20, 3, b"c"));
+    let task = |world: &World| assignments(&world.state)[&node_name("n1")].tasks[0].clone();
+    assert_eq!(task(&world).checkpoint, None, "an attempt's own checkpoint does not change its assignment");
+    world.drain("n1");
+    world.settle();
+    world.exits(run, 0, 0, Some(StopCause::Drained));
+    world.uncordon("n1");
+    world.settle();
+    assert_eq!(task(&world).checkpoint, Some((AttemptNumber(1), 20, manifest(b"b"))));
+    world.record(subject(2), saved(5, 0, b"d"));
+    world.record(subject(1), saved(99, 0, b"e"));
+    let known = world.state.jobs()[&run].checkpoint.clone().unwrap();
+    assert_eq!((known.attempt.0, known.step), (2, 5));
+}
+
+#[test]
+fn a_job_that_waits_too_long_for_its_first_placement_ends() {
+    let mut world = World::new();
+    let limits = Limits { max_pending: Millis(5_000), ..Limits::default() };
+    let run = world.submit(JobSpec { limits, ..spec(1, 1) });
+    world.settle();
+    assert_eq!(world.ruling().wake_in, Some(Millis(5_000)));
+    world.wait(5_000);
+    world.settle();
+    assert_eq!((world.end(run).outcome, world.end(run).cause), (Outcome::Failed, Cause::PendingTooLong));
+}
