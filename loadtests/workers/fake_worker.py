@@ -7,7 +7,7 @@ It speaks docs/reference/local-socket.md by itself: a second client, written apa
 
 FAKE_STEPS=100             steps to walk            FAKE_STEP_MS=20            sleep after each
 FAKE_CHECKPOINT_EVERY=10   steps between them       FAKE_POINTS_PER_STEP=1     metric points a rank logs each step
-FAKE_EXIT=2:7@1.0          rank 2 ends 1 s after the start by exit code 7; `2:SEGV@1` by a signal; `2:raise@1` by an exception; several: `0:1@1,2:7@2`
+FAKE_EXIT=2:7@1.0          rank 2 ends 1 s after the ranks have met by exit code 7; `2:SEGV@1` by a signal; `2:raise@1` by an exception; several: `0:1@1,2:7@2`
 FAKE_HANG=1@2.0            rank 1 stands still from second 2 on (but still hears TERM, and does nothing)
 FAKE_IGNORE_TERM=RANKS     TERM does nothing
 FAKE_SETSID=RANKS          leaves a child in a session of its own that ignores TERM and sleeps FAKE_SETSID_SECONDS=600; prints `child PID`
@@ -28,7 +28,6 @@ import time
 
 RANK, WORLD = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 ATTEMPT, RUN = int(os.environ.get("FOOTPLATE_ATTEMPT", 1)), os.environ.get("FOOTPLATE_RUN_ID", "0" * 32)
-BEGAN = time.monotonic()
 PEER_SECONDS_MAX = 60.0
 stop_asked = False
 
@@ -197,7 +196,10 @@ def receive(peer):
     data = b""
     wanted = 4
     while len(data) < wanted:
-        part = peer.recv(wanted - len(data))
+        try:
+            part = peer.recv(wanted - len(data))
+        except ConnectionResetError:
+            part = b""
         if not part:
             raise ConnectionError("a peer is gone")
         data += part
@@ -217,16 +219,16 @@ def exchange(peers, data):
     return everyone
 
 
-def misbehave():
+def misbehave(began):
     ending = scripted("EXIT")
-    if ending is not None and time.monotonic() - BEGAN >= ending[1]:
+    if ending is not None and time.monotonic() - began >= ending[1]:
         if ending[0] == "raise":
             raise RuntimeError("rank %d raises as scripted" % RANK)
         if ending[0].isdigit():
             os._exit(int(ending[0]))
         os.kill(os.getpid(), getattr(signal, "SIG" + ending[0]))
     hang = scripted("HANG")
-    while hang is not None and time.monotonic() - BEGAN >= hang[1]:
+    while hang is not None and time.monotonic() - began >= hang[1]:
         time.sleep(1.0)
     if mine("BYTES"):
         sys.stdout.buffer.write(b"bytes \xff\xfe\x80 \x00 10%\r20%\r\n")
@@ -295,8 +297,9 @@ def main():
     peers = meet()
     step, state = resume(link, peers)
     steps, every = int(number("STEPS", 100)), int(number("CHECKPOINT_EVERY", 10))
+    began = time.monotonic()
     while step < steps:
-        misbehave()
+        misbehave(began)
         ask_to_stop = stop_asked and not mine("IGNORE_TERM")
         everyone = exchange(peers, bytes([ask_to_stop]) + hashlib.sha256(state + bytes([RANK])).digest())
         parts = [everyone[at:at + 33] for at in range(0, len(everyone), 33)]

@@ -23,6 +23,13 @@ class Stopped(Exception):
     """Asked to stop before the gang was complete."""
 
 
+class PeerGone(ConnectionError):
+    """A gang that has lost a member cannot go on."""
+
+    def __str__(self):
+        return "a peer of the gang is gone"
+
+
 class Gang:
     def __init__(self, stop_requested=lambda: False):
         self.rank = int(os.environ.get("RANK", "0"))
@@ -137,7 +144,10 @@ def _tune(peer):
 
 
 def _send(peer, data):
-    peer.sendall(struct.pack("!Q", len(data)) + data)
+    try:
+        peer.sendall(struct.pack("!Q", len(data)) + data)
+    except (BrokenPipeError, ConnectionResetError):
+        raise PeerGone() from None
 
 
 def _receive(peer, limit=MESSAGE_BYTES_MAX):
@@ -150,8 +160,11 @@ def _receive(peer, limit=MESSAGE_BYTES_MAX):
 def _exactly(peer, count):
     parts = bytearray()
     while len(parts) < count:
-        part = peer.recv(min(count - len(parts), 1 << 20))
+        try:
+            part = peer.recv(min(count - len(parts), 1 << 20))
+        except ConnectionResetError:
+            part = b""
         if not part:
-            raise ConnectionError("a peer of the gang is gone")
+            raise PeerGone()
         parts += part
     return bytes(parts)

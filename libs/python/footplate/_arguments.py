@@ -13,8 +13,15 @@ from typing import Any, Dict, List, Mapping, Tuple, Union
 
 NAME_CHARACTERS_MAX = 250
 ARTIFACT_NAME_BYTES_MAX = 1_024
-OP_BYTES_MAX = 1_000_000
-"""One param or note as JSON: a line of the local socket is at most 1 MiB, and some room is left."""
+VALUE_BYTES_MAX = 128 << 10
+"""One param's value as JSON."""
+METADATA_BYTES_MAX = 64 << 10
+"""A checkpoint's metadata as JSON."""
+TAG_CHARACTERS_MAX = 8_000
+NOTE_CHARACTERS_MAX = 4_000
+KEYS_MAX = 1_000
+OP_BYTES_MAX = 160 << 10
+"""Params or tags of one op: what exceeds either goes as several."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _STEP_MIN, _STEP_MAX = -(1 << 63), (1 << 63) - 1
@@ -149,8 +156,9 @@ def json_object(field: str, value: object) -> Dict[str, Any]:
     checked = {}
     for key, inner in value.items():
         plain = jsonable("{} {!r}".format(field, key), inner)
-        if json_bytes(plain) > OP_BYTES_MAX - 4 * NAME_CHARACTERS_MAX:
-            raise ValueError("{} {!r}: over {:,} bytes as JSON; log it as an artifact".format(field, key, OP_BYTES_MAX))
+        size = json_bytes(plain)
+        if size > VALUE_BYTES_MAX:
+            raise ValueError("{} {!r}: {:,} bytes as JSON, at most {:,}; log it as an artifact".format(field, key, size, VALUE_BYTES_MAX))
         checked[name(field, key)] = plain
     return checked
 
@@ -169,16 +177,25 @@ def tags(value: object) -> Dict[str, str]:
         plain = jsonable("tag", inner)
         if isinstance(plain, (dict, list)):
             raise TypeError("tag {!r} {!r}: must be text, not {}".format(key, inner, type(inner).__name__))
-        checked[name("tag", key)] = text("tag {!r}".format(key), plain if isinstance(plain, str) else json.dumps(plain))
+        words = plain if isinstance(plain, str) else json.dumps(plain)
+        checked[name("tag", key)] = text("tag {!r}".format(key), words, TAG_CHARACTERS_MAX)
     return checked
 
 
-def text(field: str, value: object) -> str:
+def metadata(value: object) -> Dict[str, Any]:
+    """What is recorded beside a checkpoint."""
+    checked = json_object("metadata", value)
+    if json_bytes(checked) > METADATA_BYTES_MAX:
+        raise ValueError("metadata: {:,} bytes as JSON, at most {:,}".format(json_bytes(checked), METADATA_BYTES_MAX))
+    return checked
+
+
+def text(field: str, value: object, characters_max: int = NOTE_CHARACTERS_MAX) -> str:
     """Free text of a note."""
     if not isinstance(value, str):
         raise TypeError("{} {!r}: must be str, not {}".format(field, value, type(value).__name__))
-    if json_bytes(_text(value)) > OP_BYTES_MAX - 4 * NAME_CHARACTERS_MAX:
-        raise ValueError("{}: at most {:,} bytes".format(field, OP_BYTES_MAX))
+    if len(value) > characters_max:
+        raise ValueError("{}: {:,} characters, at most {:,}; log a longer text as an artifact".format(field, len(value), characters_max))
     return _text(value)
 
 

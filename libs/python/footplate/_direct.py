@@ -15,11 +15,15 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from . import _arguments
 from ._backlog import Backlog, Op
-from ._door import Door, FootplateError, NotFound, Refused, Unavailable
+from ._door import Door, FootplateError, Refused, Unavailable
 from ._faults import LOG, warn
 from ._places import Place
 
 RETRY_SECONDS_FIRST, RETRY_SECONDS_MAX = 0.25, 15.0
+DOUBTFUL_TRIES_MAX = 10
+"""So often an op is sent that the platform answers with "no such run" (its view may be behind) or with a fault of its own. Then it is refused, lest it
+hold up all that follows."""
+DOUBTFUL_CODES = ("not_found", "internal", "unknown", "data_loss")
 GATHER_SECONDS = 0.1
 BLOB_BYTES_MAX = 4 << 20
 """The largest file that goes through the JSON door."""
@@ -116,7 +120,7 @@ class Sender:
             with open(file, "rb") as stream:
                 data = stream.read(BLOB_BYTES_MAX + 1)
         except OSError as fault:
-            raise Refused("not_found", str(fault)) from fault
+            raise Refused("invalid_argument", str(fault)) from fault
         if len(data) > BLOB_BYTES_MAX:
             raise Refused("out_of_range", "{}: over {:,} bytes, the most that goes through the JSON door; under an agent there is no such "
                           "limit".format(file, BLOB_BYTES_MAX))
@@ -135,6 +139,7 @@ class Direct:
         self._hurry = threading.Event()
         self._thread = threading.Thread(target=self._run, name="footplate-direct", daemon=True)
         self.refused: Optional[str] = None
+        self._tries = 0
 
     def start(self) -> None:
         self._thread.start()
@@ -197,15 +202,22 @@ class Direct:
             op = waiting[0]
             try:
                 digest = self._sender.send(op)
-            except (NotFound, Refused) as fault:
-                if fault.code == "unauthenticated":
-                    raise Unavailable(fault.code, fault.message) from fault
+            except FootplateError as fault:
+                self._tries = self._tries + 1 if fault.code in DOUBTFUL_CODES else 0
+                if not self._is_final(fault):
+                    raise Unavailable(fault.code, fault.message, fault.reason) from fault
                 warn("refused " + fault.code, "the platform refused a record: %s", fault)
                 self._backlog.refuse(op.n)
                 self._backlog.settle(op.n, None, str(fault))
             else:
                 self._backlog.answer(op.n)
                 self._backlog.settle(op.n, digest, None)
+            self._tries = 0
+
+    def _is_final(self, fault: FootplateError) -> bool:
+        if fault.code in DOUBTFUL_CODES:
+            return self._tries >= DOUBTFUL_TRIES_MAX
+        return isinstance(fault, Refused) and fault.code != "unauthenticated"
 
 
 def _flat(config: Dict[str, Any], prefix: str = "") -> Iterator[Tuple[str, Any]]:

@@ -13,16 +13,21 @@ from ._places import Place
 
 CALL_SECONDS_MAX = 10.0
 ANSWER_BYTES_MAX = 64 << 20
-CONFLICT_CODES = ("already_exists", "failed_precondition", "invalid_argument", "out_of_range", "permission_denied", "unauthenticated",
-                  "unimplemented")
+REFUSED_CODES = ("already_exists", "failed_precondition", "invalid_argument", "out_of_range", "permission_denied", "unauthenticated",
+                 "unimplemented")
+REFUSED_REASONS = ("TOO_LARGE", "QUOTA_EXCEEDED")
+"""Of codes that else mean "not now"."""
+LATER_REASONS = ("CHANGED_MEANWHILE", "UNREADABLE_HISTORY")
+"""Of codes that else mean "never"."""
 
 
 class FootplateError(Exception):
-    """The platform did not do what was asked. `code` is its word for why (`not_found`, `unavailable`, ...)."""
+    """The platform did not do what was asked. `code` is its word for why (`not_found`, `unavailable`, ...), `reason` its finer one
+    (`RUN_NOT_FOUND`, ...), empty when it gave none."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, reason: str = "") -> None:
         super().__init__("{}: {}".format(code, message))
-        self.code, self.message = code, message
+        self.code, self.message, self.reason = code, message, reason
 
 
 class NotFound(FootplateError):
@@ -113,11 +118,21 @@ def _read(status: int, answer: bytes) -> Dict[str, Any]:
     if status == 200:
         return document
     code, message = str(document.get("code", "unknown")), str(document.get("message", "HTTP {}".format(status)))
+    reason = _reason(document)
     if code == "not_found":
-        raise NotFound(code, message)
-    if code in CONFLICT_CODES or code == "unknown" and 400 <= status < 500 and status not in (408, 429):
-        raise Refused(code, message)
-    raise Unavailable(code, message)
+        raise NotFound(code, message, reason)
+    never = code in REFUSED_CODES or code == "unknown" and 400 <= status < 500 and status not in (408, 429)
+    if reason in REFUSED_REASONS or never and reason not in LATER_REASONS:
+        raise Refused(code, message, reason)
+    raise Unavailable(code, message, reason)
+
+
+def _reason(document: Dict[str, Any]) -> str:
+    """The word of the error info, which the door shows in plain under `debug`."""
+    try:
+        return str(document["details"][0]["debug"]["reason"])
+    except (KeyError, IndexError, TypeError):
+        return ""
 
 
 def pick(document: Dict[str, Any], name: str, default: Any = None) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any, Dict, Mapping, Optional
 
 from . import _arguments, _ids, _places
@@ -18,7 +19,7 @@ def open_run(project: Optional[str], experiment: Optional[str], name: Optional[s
             _arguments.name(field, text)
     if run is not None and not _ids.is_id(run):
         raise ValueError("run {!r}: must be 32 lower-case hex digits".format(run))
-    create: Dict[str, Any] = {"name": name, "experiment": experiment, "tags": {} if tags is None else _arguments.tags(tags),
+    create: Dict[str, Any] = {"name": name or _script_name(), "experiment": experiment, "tags": {} if tags is None else _arguments.tags(tags),
                               "config": {} if config is None else _arguments.json_object("config", config)}
     place = _places.place(project)
     rank = _whole("RANK", 0)
@@ -29,11 +30,21 @@ def open_run(project: Optional[str], experiment: Optional[str], name: Optional[s
         return Run(Opening(known, _whole("FOOTPLATE_ATTEMPT", 1), rank, place, socket=socket))
     attach = run or known
     if attach:
-        return _announced(Run(Opening(attach, _whole("FOOTPLATE_ATTEMPT", 1), rank, place)))
+        return _announced(Run(Opening(attach, _whole("FOOTPLATE_ATTEMPT", 0), rank, place)))
     if rank != 0:
         warn("no run", "rank %d has no run: without an agent set FOOTPLATE_RUN_ID for all ranks; nothing of this rank is recorded", rank, once=True)
-        return Run(Opening(_ids.run_id(), 1, rank, _places.Place(None, place.project, None), muted=True))
-    return _announced(Run(Opening(_ids.run_id(), 1, rank, place, create=create)))
+        return Run(Opening(_ids.run_id(), 0, rank, _places.Place(None, place.project, None), muted=True))
+    return _announced(Run(Opening(_ids.run_id(), 0, rank, place, create=create)))
+
+
+def _script_name() -> str:
+    """What a run is called that was given no name."""
+    script = os.path.basename(sys.argv[0] if sys.argv else "")
+    name = os.path.splitext(script)[0]
+    try:
+        return _arguments.name("run", name) if name not in ("", "-c", "-", "__main__", "ipykernel_launcher") else "notebook"
+    except ValueError:
+        return "run"
 
 
 def _announced(run: Run) -> Run:

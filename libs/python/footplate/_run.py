@@ -101,7 +101,7 @@ class Run:
 
     @property
     def attempt(self) -> int:
-        """1, 2, ...: which try of the job this is."""
+        """1, 2, ...: which try of the job this is; 0 without a job."""
         return self._opening.attempt
 
     @property
@@ -186,7 +186,7 @@ class Run:
         """Records a file or folder as the run's latest checkpoint. Write it whole under a new name first."""
         place = _path("checkpoint", path)
         at = None if step is None else _arguments.step(step)
-        about = {} if metadata is None else _arguments.json_object("metadata", metadata)
+        about = {} if metadata is None else _arguments.metadata(metadata)
         handle = Handle("checkpoint" if at is None else "checkpoint at step {}".format(at))
         with contained("save_checkpoint"):
             try:
@@ -334,7 +334,7 @@ def _parts(checked: Dict[str, Any]) -> List[Dict[str, Any]]:
     size = 0
     for key, value in checked.items():
         added = len(key.encode()) + _arguments.json_bytes(value) + 8
-        if parts[-1] and size + added > _arguments.OP_BYTES_MAX:
+        if parts[-1] and (size + added > _arguments.OP_BYTES_MAX or len(parts[-1]) >= _arguments.KEYS_MAX):
             parts.append({})
             size = 0
         parts[-1][key] = value

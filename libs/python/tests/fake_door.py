@@ -64,7 +64,8 @@ class FakeDoor:
             planned = self.fail.get(method)
             failure = planned.pop(0) if planned else None
             if failure is not None and failure != "lose":
-                return failure[0], {"code": failure[1], "message": "as planned"}
+                details = [{"debug": {"reason": failure[2]}}] if len(failure) > 2 else []
+                return failure[0], {"code": failure[1], "message": "as planned", "details": details}
             act = getattr(self, method.split("/")[1], None)
             if act is None:
                 return 404, {"code": "unimplemented", "message": method}

@@ -235,7 +235,7 @@ class Faults(WithAgent):
             slowest = max(slowest, time.perf_counter() - start)
         mean = (time.perf_counter() - began) / 2_000
         self.assertLess(mean, 0.001)
-        self.assertLess(slowest, 0.25, "even with two busy cores no call waits for a network")
+        self.assertLess(slowest, 2.0, "a call may wait for a busy core, never for the ten seconds that the hello has")
 
     def test_many_calls_into_silence_go_to_disk_and_lose_nothing(self):
         self.agent.ack_delay.clear()

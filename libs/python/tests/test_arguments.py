@@ -91,13 +91,20 @@ class Texts(unittest.TestCase):
     def test_params_over_the_limits_are_refused(self):
         loop = {}
         loop["again"] = loop
-        for value in ({"a": "x" * 1_100_000}, {"a": loop}, {"": 1}):
+        for value in ({"a": "x" * 131_071}, {"a": loop}, {"": 1}):
             self.assertRaises(ValueError, _arguments.json_object, "param", value)
         self.assertRaises(TypeError, _arguments.json_object, "param", [1])
 
     def test_tags_are_text(self):
         self.assertEqual(_arguments.tags({"a": "x", "b": 1, "c": True, "d": None, "e": 0.5}), {"a": "x", "b": "1", "c": "true", "d": "null", "e": "0.5"})
         self.assertRaises(TypeError, _arguments.tags, {"a": {}})
+
+    def test_texts_have_limits_that_are_told(self):
+        self.assertEqual(len(_arguments.text("note", "图" * 4_000)), 4_000)
+        for over in (lambda: _arguments.text("note", "x" * 4_001), lambda: _arguments.tags({"a": "x" * 8_001}), lambda: _arguments.metadata({"a": "x" * 65_536})):
+            with self.assertRaises(ValueError) as refused:
+                over()
+            self.assertIn("at most", str(refused.exception))
 
 
 if __name__ == "__main__":

@@ -116,6 +116,27 @@ class Recording(WithDoor):
         self.assertIn("as planned", "".join(logs.output))
         self.assertEqual(len(self.door.points), 1)
 
+    def test_a_run_that_a_view_does_not_show_yet_costs_no_record(self):
+        self.door.fail = {"MetricService/LogBatch": [(404, "not_found"), (404, "not_found"), (500, "internal")]}
+        run = self.run_()
+        run.log({"loss": 1.0})
+        self.assertTrue(run.flush(20))
+        self.assertEqual(len(self.door.points), 1)
+
+    def test_a_record_that_always_fails_does_not_hold_up_the_rest_for_ever(self):
+        self.door.fail = {"RunService/NoteRun": [(500, "internal")] * 100, "RunService/SetTags": [(400, "failed_precondition", "CHANGED_MEANWHILE")] * 20,
+                          "RunService/LogParams": [(429, "resource_exhausted", "TOO_LARGE")] * 100}
+        run = self.run_()
+        with self.assertLogs("footplate", logging.WARNING):
+            run.note("x")
+            run.log_params({"a": 1})
+            run.set_tags({"kept": "yes"})
+            run.log({"loss": 1.0})
+            self.assertTrue(run.flush(20))
+        self.assertEqual((self.door.count("NoteRun"), self.door.count("LogParams")), (_direct.DOUBTFUL_TRIES_MAX, 1))
+        self.assertEqual(self.door.runs[RUN]["tags"]["kept"], "yes")
+        self.assertEqual(len(self.door.points), 1)
+
     def test_a_refused_token_loses_nothing(self):
         self.door.fail = {"RunService/CreateRun": [(401, "unauthenticated")]}
         run = self.run_()

@@ -80,7 +80,7 @@ class FakeWorker(unittest.TestCase):
 
     def test_scripted_ends_are_those_of_the_named_rank(self):
         outputs = self.end(self.launch(world=3, EXIT="2:7@0.2"), 1, 1, 7)
-        self.assertIn(b"a peer is gone", outputs[0])
+        self.assertTrue(b"a peer is gone" in outputs[0] or b"BrokenPipe" in outputs[0], outputs[0])
         self.assertEqual(self.ended("1:SEGV@0.2"), -signal.SIGSEGV)
         self.assertEqual(self.ended("1:raise@0.2"), 1)
 
@@ -112,7 +112,7 @@ class FakeWorker(unittest.TestCase):
         self.assertNotIn(b"last words 30\n", output)
 
     def test_a_hung_rank_stands_still_and_hears_term_in_vain(self):
-        workers = self.launch(HANG="1@0.1")
+        workers = self.launch(HANG="1@0.3")
         self.assertTrue(self.agent.wait(lambda: self.agent.ops))
         deadline = time.monotonic() + 10
         count = -1
