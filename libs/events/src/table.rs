@@ -39,6 +39,8 @@ pub struct CatalogueEntry {
 macro_rules! events {
     ($($variant:ident = $aggregate:ident, $verb:literal, $version:literal, read by $readers:literal;)*) => {
         /// Every fact that may stand in the ledger, in its newest version.
+        // A submission is several times larger than the rest, and as rare as people's wishes: not worth a box in every pattern.
+        #[allow(clippy::large_enum_variant)]
         #[derive(Clone, Debug, PartialEq)]
         pub enum Event {
             $(
