@@ -56,15 +56,21 @@ macro_rules! blobs_conformance {
     };
 }
 
-/// Bytes that look drawn and depend on the arguments alone.
+/// Bytes that depend on the arguments alone; no two blocks of 4 KiB of any two seeds are equal.
 pub fn content(seed: u64, length: usize) -> Bytes {
+    let mut block = [0u8; 4096];
     let mut state = seed.wrapping_mul(2).wrapping_add(0x9E37_79B9_7F4A_7C15) | 1;
-    let mut bytes = Vec::with_capacity(length + 8);
-    while bytes.len() < length {
+    for word in block.chunks_exact_mut(8) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
+        word.copy_from_slice(&state.to_le_bytes());
+    }
+    let mut bytes = Vec::with_capacity(length + block.len());
+    for number in 0..length.div_ceil(block.len()) as u64 {
+        block[..8].copy_from_slice(&number.to_le_bytes());
+        block[8..16].copy_from_slice(&seed.to_le_bytes());
+        bytes.extend_from_slice(&block);
     }
     bytes.truncate(length);
     Bytes::from(bytes)

@@ -1,17 +1,21 @@
 //! From a manifest to a folder: beside the place first, then in it, whole.
 
 use super::upload::blocking;
-use crate::{BlobError, Blobs, EntryKind, Manifest, manifest::PROGRAM};
+use crate::{BlobError, Blobs, EntryKind, Manifest, ManifestEntry, manifest::PROGRAM};
 use footplate_types::Digest;
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt, stream};
 use std::{
     ffi::OsString,
     fs::{File, TryLockError},
     io::{self, ErrorKind},
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
 };
 use tokio::io::AsyncWriteExt;
+
+/// Files on their way at once.
+const FILES_IN_FLIGHT: usize = 8;
 
 /// The most bytes of a manifest.
 const MAX_MANIFEST_BYTES: u64 = 256 << 20;
@@ -37,22 +41,36 @@ impl Blobs {
         }
     }
 
+    /// Writes every entry. After a failure nothing new is begun, and what is under way is waited for, so that the folder can be removed.
     async fn fill(&self, manifest: &Manifest, folder: &Path) -> Result<(), BlobError> {
-        for entry in manifest.entries() {
-            let path = folder.join(entry.path.as_str());
-            let parent = if entry.kind == EntryKind::Folder { Some(path.as_path()) } else { path.parent() };
-            if let Some(parent) = parent {
-                tokio::fs::create_dir_all(parent).await.map_err(|error| BlobError::io(parent, error))?;
+        let failed = AtomicBool::new(false);
+        let write = async |entry| {
+            if failed.load(Ordering::Relaxed) {
+                return Ok(());
             }
-            match &entry.kind {
-                EntryKind::Folder => {}
-                EntryKind::Link { target } => {
-                    tokio::fs::symlink(target, &path).await.map_err(|error| BlobError::io(&path, error))?;
-                }
-                EntryKind::File { digest, mode, .. } => self.write_file(digest, &path, *mode).await?,
-            }
+            let written = self.write_entry(entry, folder).await;
+            failed.fetch_or(written.is_err(), Ordering::Relaxed);
+            written
+        };
+        let mut writes = std::pin::pin!(stream::iter(manifest.entries()).map(write).buffer_unordered(FILES_IN_FLIGHT));
+        let mut outcome = Ok(());
+        while let Some(written) = writes.next().await {
+            outcome = outcome.and(written);
         }
-        Ok(())
+        outcome
+    }
+
+    async fn write_entry(&self, entry: &ManifestEntry, folder: &Path) -> Result<(), BlobError> {
+        let path = folder.join(entry.path.as_str());
+        let parent = if entry.kind == EntryKind::Folder { Some(path.as_path()) } else { path.parent() };
+        if let Some(parent) = parent {
+            tokio::fs::create_dir_all(parent).await.map_err(|error| BlobError::io(parent, error))?;
+        }
+        match &entry.kind {
+            EntryKind::Folder => Ok(()),
+            EntryKind::Link { target } => tokio::fs::symlink(target, &path).await.map_err(|error| BlobError::io(&path, error)),
+            EntryKind::File { digest, mode, .. } => self.write_file(digest, &path, *mode).await,
+        }
     }
 
     async fn write_file(&self, digest: &Digest, path: &Path, mode: u32) -> Result<(), BlobError> {

@@ -7,6 +7,7 @@ use crate::{
 };
 use bytes::Bytes;
 use footplate_types::{ArtifactPath, Digest};
+use futures::{StreamExt, TryStreamExt, stream};
 use sha2::{Digest as _, Sha256};
 use std::{
     collections::BTreeSet,
@@ -14,7 +15,14 @@ use std::{
     io::{ErrorKind, Read},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
+
+/// Files on their way at once: a local disk syncs them together, and small ones are in memory (at most 8 MiB each).
+const FILES_IN_FLIGHT: usize = 16;
+
+/// The blobs that one upload has seen: content that comes twice is sent once.
+type Stored = Mutex<BTreeSet<BlobRef>>;
 
 /// The most entries of one folder.
 const MAX_ENTRIES: usize = 1_000_000;
@@ -63,32 +71,42 @@ impl Blobs {
     pub async fn upload_dir(&self, path: &Path, existing: Existing) -> Result<Uploaded, BlobError> {
         let root = path.to_owned();
         let found = blocking(move || walk(&root)).await?;
+        let stored = Mutex::new(BTreeSet::new());
         let (mut sent_bytes, mut sent_files) = (0, 0);
         let mut entries = Vec::with_capacity(found.len());
-        let mut stored = BTreeSet::new();
-        for Found { entry, path, kind } in found {
-            let kind = match kind {
-                FoundKind::Folder => EntryKind::Folder,
-                FoundKind::Link { target } => EntryKind::Link { target },
-                FoundKind::File { mode } => {
-                    let (blob, sent) = self.upload_file(&path, existing, &mut stored).await?;
-                    sent_bytes += if sent { blob.bytes } else { 0 };
-                    sent_files += u64::from(sent);
-                    EntryKind::File { digest: blob.digest, bytes: blob.bytes, mode }
-                }
-            };
-            entries.push(ManifestEntry { path: entry, kind });
+        let mut uploads = stream::iter(found).map(|found| self.upload_entry(found, existing, &stored)).buffered(FILES_IN_FLIGHT);
+        while let Some((entry, sent)) = uploads.try_next().await? {
+            sent_bytes += sent.unwrap_or(0);
+            sent_files += u64::from(sent.is_some());
+            entries.push(entry);
         }
+        drop(uploads);
         let manifest = Manifest::new(entries)?;
         let manifest_blob = self.put_bytes(Bytes::from(manifest.bytes())).await?;
         Ok(Uploaded { manifest_blob, manifest, sent_bytes, sent_files })
     }
 
+    /// The entry of the manifest, and how many bytes were sent where something was.
+    async fn upload_entry(&self, found: Found, existing: Existing, stored: &Stored) -> Result<(ManifestEntry, Option<u64>), BlobError> {
+        let mut sent = None;
+        let kind = match found.kind {
+            FoundKind::Folder => EntryKind::Folder,
+            FoundKind::Link { target } => EntryKind::Link { target },
+            FoundKind::File { mode } => {
+                let (blob, was_sent) = self.upload_file(&found.path, existing, stored).await?;
+                sent = was_sent.then_some(blob.bytes);
+                EntryKind::File { digest: blob.digest, bytes: blob.bytes, mode }
+            }
+        };
+        Ok((ManifestEntry { path: found.entry, kind }, sent))
+    }
+
     /// Stores one file unless it is stored (`stored` are the blobs seen by this upload); whether it was sent.
-    async fn upload_file(&self, path: &Path, existing: Existing, stored: &mut BTreeSet<BlobRef>) -> Result<(BlobRef, bool), BlobError> {
+    async fn upload_file(&self, path: &Path, existing: Existing, stored: &Stored) -> Result<(BlobRef, bool), BlobError> {
         let file = path.to_owned();
         let (blob, content) = blocking(move || hash_file(&file)).await?;
-        if !stored.insert(blob) || self.is_stored(&blob, existing).await? {
+        let is_first = stored.lock().unwrap_or_else(PoisonError::into_inner).insert(blob);
+        if !is_first || self.is_stored(&blob, existing).await? {
             return Ok((blob, false));
         }
         match content {

@@ -83,7 +83,8 @@ impl Slot {
         Ok(Self { path, open, database: RwLock::new(Ok(database)) })
     }
 
-    /// Runs `work` on the database; after a fault of the disk it is closed, and opened again by the next call.
+    /// Runs `work` on the database. After a fault of the disk it is closed and opened again: at once, so that what is stored stays readable on
+    /// a full disk, or by the next write.
     pub(super) fn write<T>(&self, work: impl FnOnce(&Database) -> Result<T, Fault>) -> Result<T, SeriesError> {
         self.reopen_if_broken()?;
         let outcome = {
@@ -97,6 +98,7 @@ impl Slot {
             if breaks {
                 tracing::error!(path = %self.path.display(), error = %told, "writing to the series store failed");
                 *self.database.write().unwrap_or_else(PoisonError::into_inner) = Err(told.clone());
+                drop(self.reopen_if_broken());
             }
             told
         })
@@ -129,9 +131,11 @@ impl Slot {
 fn open_checked(open: &Open) -> Result<Database, Fault> {
     guarded(|| {
         let database = open()?;
-        let txn = database.begin_write()?;
-        tables::prepare(&txn)?;
-        txn.commit()?;
+        if !tables::is_prepared(&database.begin_read()?)? {
+            let txn = database.begin_write()?;
+            tables::prepare(&txn)?;
+            txn.commit()?;
+        }
         Ok(database)
     })
 }

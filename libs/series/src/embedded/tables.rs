@@ -149,15 +149,23 @@ impl<'t> Tables<'t> {
     }
 }
 
-/// Checks the layout's version, or writes it into a new file.
+/// Whether the file has its tables; one of a newer layout is refused.
+pub(super) fn is_prepared(txn: &ReadTransaction) -> Result<bool, Fault> {
+    let meta = match txn.open_table(META) {
+        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(false),
+        meta => meta?,
+    };
+    match meta.get(META_FORMAT)?.map(|format| format.value()) {
+        None => Ok(false),
+        Some(found) if found > FORMAT => Err(Fault::TooNew(found)),
+        Some(_) => Ok(true),
+    }
+}
+
+/// Makes the tables and notes their layout.
 pub(super) fn prepare(txn: &WriteTransaction) -> Result<(), Fault> {
     let mut tables = Tables::of(txn)?;
-    let found = tables.meta.get(META_FORMAT)?.map(|format| format.value());
-    match found {
-        None => tables.meta.insert(META_FORMAT, FORMAT).map(drop)?,
-        Some(found) if found > FORMAT => return Err(Fault::TooNew(found)),
-        Some(_) => {}
-    }
+    tables.meta.insert(META_FORMAT, FORMAT)?;
     Ok(())
 }
 
