@@ -1,9 +1,8 @@
 //! What a node may say about a run: only what its own members' workers said, as the placement names them.
 
-use crate::Run;
-use footplate_events::facts::{LoggedArtifact, RunArtifactsLogged, RunFinished, RunNoted, RunParamsLogged, RunTagsSet};
+use crate::{Run, RunCommand};
+use footplate_events::facts::{LoggedArtifact, RunFinished};
 use footplate_events::messages::{MemberRef, TrackerReport};
-use footplate_events::{Event, Subject};
 use footplate_types::{AttemptNumber, EventId, NodeName, RunId, SpoolId};
 
 /// Why a node's word about a run is not taken.
@@ -68,20 +67,32 @@ pub fn member_of(report: &TrackerReport) -> &MemberRef {
     }
 }
 
-/// The fact that a report becomes, and where it stands. The attempt is the member's, whatever the payload says.
-pub fn folded(report: &TrackerReport) -> (Subject, Event) {
-    let of = member_of(report);
-    let event: Event = match report {
-        TrackerReport::Params { params, .. } => RunParamsLogged { attempt: of.attempt, ..params.clone() }.into(),
-        TrackerReport::Tags { tags, .. } => RunTagsSet::clone(tags).into(),
-        TrackerReport::Noted { noted, .. } => RunNoted::clone(noted).into(),
-        TrackerReport::Artifacts { artifacts, .. } => {
-            let own = |artifact: &LoggedArtifact| LoggedArtifact { attempt: of.attempt, ..artifact.clone() };
-            RunArtifactsLogged { artifacts: artifacts.iter().map(own).collect() }.into()
+/// What a report asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Asked {
+    /// A write like a client's, decided like one.
+    Command(RunCommand),
+    /// A worker's word about its own end, recorded as it is: it decides nothing.
+    Word(RunFinished),
+}
+
+/// What a report asks for. The attempt is the member's, whatever the payload says.
+pub fn asked(report: &TrackerReport) -> Asked {
+    let attempt = member_of(report).attempt;
+    match report {
+        TrackerReport::Params { params, .. } => {
+            Asked::Command(RunCommand::LogParams { attempt, rank: params.rank, params: params.params.clone() })
         }
-        TrackerReport::Finished { finished, .. } => RunFinished { attempt: of.attempt, ..finished.clone() }.into(),
-    };
-    (Subject::run(&of.project, of.run), event)
+        TrackerReport::Tags { tags, .. } => {
+            Asked::Command(RunCommand::SetTags { set: tags.set.clone(), removed: tags.removed.clone() })
+        }
+        TrackerReport::Noted { noted, .. } => Asked::Command(RunCommand::Note(noted.clone())),
+        TrackerReport::Artifacts { artifacts, .. } => {
+            let own = |artifact: &LoggedArtifact| LoggedArtifact { attempt, ..artifact.clone() };
+            Asked::Command(RunCommand::LogArtifacts(artifacts.iter().map(own).collect()))
+        }
+        TrackerReport::Finished { finished, .. } => Asked::Word(RunFinished { attempt, ..finished.clone() }),
+    }
 }
 
 /// The id of the event that a report becomes: fixed by its place in the spool, so that a report folded twice is the same event.

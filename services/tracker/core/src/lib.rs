@@ -11,8 +11,8 @@ pub mod run;
 pub mod seal;
 pub mod search;
 
-pub use claim::{ClaimRefused, folded};
+pub use claim::{Asked, ClaimRefused, asked, member_of, report_event_id};
 pub use experiment::{Experiment, ExperimentCommand, ExperimentRefusal};
 pub use lineage::{Lineage, LineageEdge, LineageNode};
-pub use run::{Artifact, Attempt, Ended, Member, MemberState, Origin, Param, Run, RunCommand, RunFacts, RunRefusal, Status};
+pub use run::{Artifact, Attempt, Chain, Ended, Member, MemberState, Origin, Param, Run, RunCommand, RunFacts, RunRefusal, Status};
 pub use seal::{LatestFigure, SealPolicy, Sealing, SessionStored, Stored, decide_seal};

@@ -11,7 +11,7 @@ use footplate_events::facts::{
     Cause, DocumentRef, FinalOffsets, InputRef, Outcome, RootCause, RunSealed, SessionEnd, SourceRef, StopCause,
 };
 use footplate_types::{
-    ArtifactPath, AttemptNumber, Digest, DisplayName, EventId, ExperimentId, GpuUuid, MemberIndex, NodeName, ParamKey, ProjectName,
+    ArtifactPath, AttemptNumber, Digest, DisplayName, EventId, ExperimentId, GpuUuid, MemberIndex, NodeName, ParamKey, PrincipalId, ProjectName,
     QueueName, Rank, RunId, SlotIndex, Timestamp,
 };
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ pub use param::{EARLIER_MAX, Param, param_text};
 pub use status::Status;
 
 /// How many of a run's newest event ids are remembered, so that a request sent again is recognised.
-pub const RECENT_MAX: usize = 128;
+pub const RECENT_MAX: usize = 512;
 
 /// How a run began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,9 +33,32 @@ pub enum Origin {
     Submitted,
 }
 
+/// What belongs together with a run's beginning: carried on by everything that the tracker answers to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chain {
+    /// The event that began the run.
+    pub event: EventId,
+    /// The first event of the chain.
+    pub correlation: EventId,
+    /// Who began it.
+    pub actor: PrincipalId,
+    /// Its trace.
+    pub trace: Option<String>,
+}
+
+impl Chain {
+    /// The cause of what answers `event`, an event of this chain.
+    pub fn cause(&self, event: EventId) -> footplate_es::Cause {
+        let trace = self.trace.as_deref().and_then(footplate_events::Trace::parse);
+        footplate_es::Cause { id: event, actor: self.actor.clone(), correlation: self.correlation, trace }
+    }
+}
+
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
+    /// The event that says so.
+    pub event: EventId,
     /// When, by the broker's clock.
     pub at: Timestamp,
     /// How.
@@ -177,6 +200,8 @@ pub struct Run {
     pub experiment_name: Option<DisplayName>,
     /// Digest of the body it was made from, under an idempotency key.
     pub body: Option<Digest>,
+    /// What it belongs together with; absent before it began.
+    pub chain: Option<Chain>,
     /// Who began it.
     pub created_by: String,
     /// When it began, by the broker's clock.
@@ -245,6 +270,7 @@ impl Run {
             experiment: None,
             experiment_name: None,
             body: None,
+            chain: None,
             created_by: String::new(),
             created_at: Timestamp::default(),
             started_at: None,

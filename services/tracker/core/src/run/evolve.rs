@@ -1,14 +1,14 @@
 //! How a run follows from events: one arm an event, one small function an arm.
 
-use super::{Artifact, Attempt, Ended, Member, MemberLogs, MemberState, Origin, Param, RECENT_MAX, Run, SealMark, Status};
+use super::{Artifact, Attempt, Chain, Ended, Member, MemberLogs, MemberState, Origin, Param, RECENT_MAX, Run, SealMark, Status};
 use footplate_es::Evolve;
 use footplate_events::facts::{
-    AttemptCheckpointed, AttemptExited, AttemptLogsArchived, AttemptLost, AttemptReady, AttemptStarted, Exit, JobEnded, JobPlaced,
-    JobRequeued, JobStopRequested, JobSubmitted, MemberExited, RunArtifactsLogged, RunCreated, RunFinished, RunInputsLogged, RunNoted,
+    AttemptCheckpointed, AttemptExited, AttemptLogsArchived, AttemptLost, AttemptReady, AttemptStarted, Cause, Exit, JobEnded, JobPlaced,
+    JobRequeued, JobStopRequested, JobSubmitted, MemberExited, RootCause, RunArtifactsLogged, RunCreated, RunFinished, RunInputsLogged, RunNoted,
     RunParamsLogged, RunTagsSet, WaitReason,
 };
 use footplate_events::{Aggregate, Envelope, Event, Recorded};
-use footplate_types::{AttemptNumber, ExperimentId, MemberIndex, ParamKey, Timestamp};
+use footplate_types::{AttemptNumber, EventId, ExperimentId, MemberIndex, ParamKey, Timestamp};
 
 impl Evolve for Run {
     fn evolve(&mut self, recorded: &Recorded) {
@@ -39,7 +39,7 @@ impl Run {
             Event::RunNoted(fact) => self.noted(fact),
             Event::RunInputsLogged(fact) => self.inputs_logged(fact),
             Event::RunArtifactsLogged(fact) => self.artifacts_logged(fact, recorded.sequence),
-            Event::RunFinished(fact) => self.finished(fact, at),
+            Event::RunFinished(fact) => self.finished(fact, envelope.id, at),
             Event::RunSealed(fact) => self.sealed(SealMark { at, fact: fact.clone() }),
             Event::JobSubmitted(fact) => self.submitted(fact, envelope, at),
             Event::JobWaiting(fact) => self.waits(wait_text(&fact.reason)),
@@ -50,9 +50,9 @@ impl Run {
             Event::JobLaunched(fact) => self.launched(fact.attempt, at),
             Event::JobStopRequested(fact) => self.stop_requested(fact),
             Event::JobRequeued(fact) => self.requeued(fact, at),
-            Event::JobEnded(fact) => self.job_ended(fact, at),
+            Event::JobEnded(fact) => self.job_ended(fact, envelope.id, at),
             Event::AttemptReady(fact) => self.ready(of, fact),
-            Event::AttemptStarted(fact) => self.started(of, fact, at),
+            Event::AttemptStarted(fact) => self.started(of, fact),
             Event::AttemptCheckpointed(fact) => self.checkpointed(of, fact),
             Event::AttemptExited(fact) => self.exited(of, fact),
             Event::AttemptLost(fact) => self.lost(of, fact),
@@ -90,6 +90,7 @@ impl Run {
         self.experiment_name = Some(fact.experiment_name.clone());
         self.body = fact.body;
         self.hypothesis = fact.hypothesis.clone();
+        self.chain = Some(chain(envelope));
         self.created_by = envelope.actor.to_string();
         self.created_at = at;
         self.started_at = Some(at);
@@ -109,6 +110,7 @@ impl Run {
         self.body = Some(fact.body);
         self.hypothesis = spec.why.hypothesis.clone();
         self.baseline = spec.why.baseline;
+        self.chain = Some(chain(envelope));
         self.created_by = envelope.actor.to_string();
         self.created_at = at;
         self.status = Status::Pending;
@@ -175,13 +177,14 @@ impl Run {
         }
     }
 
-    fn finished(&mut self, fact: &RunFinished, at: Timestamp) {
+    fn finished(&mut self, fact: &RunFinished, event: EventId, at: Timestamp) {
         if self.origin != Some(Origin::Opened) || self.ended.is_some() {
             return;
         }
         self.pause(at);
         self.status = Status::Ending;
         self.ended = Some(Ended {
+            event,
             at,
             outcome: fact.outcome,
             cause: None,
@@ -271,7 +274,7 @@ impl Run {
         }
     }
 
-    fn job_ended(&mut self, fact: &JobEnded, at: Timestamp) {
+    fn job_ended(&mut self, fact: &JobEnded, event: EventId, at: Timestamp) {
         if self.ended.is_some() || self.origin != Some(Origin::Submitted) {
             return;
         }
@@ -280,6 +283,7 @@ impl Run {
         self.waiting.clear();
         self.status = Status::Ending;
         self.ended = Some(Ended {
+            event,
             at,
             outcome: fact.outcome,
             cause: Some(fact.cause),
@@ -293,8 +297,8 @@ impl Run {
     fn close_attempt(
         &mut self,
         number: AttemptNumber,
-        cause: footplate_events::facts::Cause,
-        root: Option<footplate_events::facts::RootCause>,
+        cause: Cause,
+        root: Option<RootCause>,
         at: Timestamp,
     ) {
         if let Some(attempt) = self.attempts.get_mut(&number)
@@ -329,7 +333,7 @@ impl Run {
         }
     }
 
-    fn started(&mut self, of: Option<AttemptNumber>, fact: &AttemptStarted, _at: Timestamp) {
+    fn started(&mut self, of: Option<AttemptNumber>, fact: &AttemptStarted) {
         for started in &fact.members {
             self.raise(of, started.member, MemberState::Started);
         }
@@ -367,6 +371,15 @@ impl Run {
             let bytes = fact.logs.iter().map(|log| log.bytes).sum();
             member.logs = Some(MemberLogs { complete: fact.complete, bytes });
         }
+    }
+}
+
+fn chain(envelope: &Envelope) -> Chain {
+    Chain {
+        event: envelope.id,
+        correlation: envelope.correlation,
+        actor: envelope.actor.clone(),
+        trace: envelope.trace.as_ref().map(|trace| trace.as_str().to_owned()),
     }
 }
 
