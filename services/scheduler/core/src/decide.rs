@@ -14,7 +14,7 @@ mod verdict;
 mod waiting;
 mod watch;
 
-pub(crate) use board::Board;
+pub(crate) use board::{Board, When};
 pub(crate) use waiting::{Lack, lack, never};
 
 use crate::facts::Facts;

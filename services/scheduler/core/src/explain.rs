@@ -1,8 +1,8 @@
 //! Why a job waits, told afresh: the recorded reason says only its kind for certain; the numbers are of this moment.
 
-use crate::decide::{Board, Lack, lack};
+use crate::decide::{Board, Lack, When, lack};
 use crate::state::{Job, Stage, State};
-use footplate_events::facts::WaitReason;
+use footplate_events::facts::{JobSpec, WaitReason};
 use footplate_types::RunId;
 
 /// Why a job waits and what would have to change.
@@ -10,9 +10,9 @@ use footplate_types::RunId;
 pub struct Explanation {
     /// The reason, with the numbers of this moment; `None` when nothing is known against it: it is placed at the next look.
     pub reason: Option<WaitReason>,
-    /// Its place in the order of all pending jobs by priority and age, from 1.
+    /// Its place in its queue, by priority and age, from 1.
     pub position: u64,
-    /// How many jobs are pending.
+    /// How many jobs are pending in its queue.
     pub pending: u64,
     /// What would have to change, in words.
     pub change: String,
@@ -22,12 +22,37 @@ pub struct Explanation {
 pub fn explain(state: &State, run: &RunId) -> Option<Explanation> {
     let job = state.jobs().get(run)?;
     let Stage::Pending { reason, .. } = &job.stage else { return None };
-    let ahead =
-        state.pending().iter().filter(|key| (key.priority, key.submitted) < (std::cmp::Reverse(job.priority), job.submitted.sequence));
-    let position = ahead.count() as u64 + 1;
+    let in_queue = || state.pending().iter().filter(|key| key.queue == job.spec.queue);
+    let own = (std::cmp::Reverse(job.priority), job.submitted.sequence);
+    let position = in_queue().filter(|key| (key.priority, key.submitted) < own).count() as u64 + 1;
+    let pending = in_queue().count() as u64;
     let reason = fresh(state, job, reason.as_ref());
     let change = reason.as_ref().map_or_else(|| "nothing: it is placed at the next look".to_owned(), |reason| change(job, reason));
-    Some(Explanation { reason, position, pending: state.pending().len() as u64, change })
+    Some(Explanation { reason, position, pending, change })
+}
+
+/// What would keep a job waiting if it were submitted now; `None` when it could start at once (others that wait are not looked at).
+pub fn outlook(state: &State, spec: &JobSpec) -> Option<WaitReason> {
+    let queue = state.queue(&spec.queue);
+    if queue.settings.held {
+        return Some(WaitReason::QueueHeld);
+    }
+    let of_all = |per_node: u32| u64::from(per_node) * u64::from(spec.resources.nodes);
+    if let Some(detail) = queue.quota_lacks(of_all(spec.resources.per_node.gpus), of_all(spec.resources.per_node.slots)) {
+        return Some(WaitReason::Quota { detail });
+    }
+    let board = Board::new(state, |_| None);
+    if board.seat(&board.eligible(spec), spec, &[], When::Now).is_some() {
+        return None;
+    }
+    Some(told(state, &board, spec))
+}
+
+fn told(state: &State, board: &Board<'_>, spec: &JobSpec) -> WaitReason {
+    match lack(state, board, spec) {
+        Lack::Never(detail) => WaitReason::NoSuchNode { detail },
+        Lack::Now(detail) => WaitReason::Resources { detail },
+    }
 }
 
 /// The reason with the numbers of this moment.
@@ -47,10 +72,7 @@ fn fresh(state: &State, job: &Job, recorded: Option<&WaitReason>) -> Option<Wait
         Some(WaitReason::Held | WaitReason::QueueHeld | WaitReason::Quota { .. }) => None,
         Some(WaitReason::Resources { .. } | WaitReason::NoSuchNode { .. }) => {
             let leaving = |run: &RunId| state.jobs().get(run)?.attempt()?.stop.as_ref().map(|_| false);
-            match lack(state, &Board::new(state, leaving), &job.spec) {
-                Lack::Never(detail) => Some(WaitReason::NoSuchNode { detail }),
-                Lack::Now(detail) => Some(WaitReason::Resources { detail }),
-            }
+            Some(told(state, &Board::new(state, leaving), &job.spec))
         }
     }
 }

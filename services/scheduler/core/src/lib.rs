@@ -19,7 +19,7 @@ mod state;
 pub use admit::{Refusal, admit, can_close};
 pub use assign::{assignment, assignments};
 pub use decide::{Ruling, decide};
-pub use explain::{Explanation, explain};
+pub use explain::{Explanation, explain, outlook};
 pub use facts::{Facts, Policy, Timeline};
 pub use state::{
     Answer, Ask, Attempt, Budget, Chain, Checkpoint, Claim, ClaimKey, Claimed, EndedJob, Ending, Holding, How, Job, Launch, Mark, Member,

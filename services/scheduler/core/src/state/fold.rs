@@ -4,7 +4,7 @@ mod attempts;
 mod jobs;
 mod nodes;
 
-use super::{Queue, Stamp, State};
+use super::{Stamp, State};
 use footplate_es::Evolve;
 use footplate_events::{Event, Recorded};
 
@@ -20,7 +20,7 @@ impl Evolve for State {
             Event::TermBegan(term) if term.service.as_str() == crate::SERVICE => self.term = Some(stamp),
             Event::QueueConfigured(settings) => {
                 let Some(name) = envelope.subject.queue_name() else { return };
-                let queue = self.queues.entry(name).or_insert_with(Queue::default);
+                let queue = self.queues.entry(name).or_default();
                 queue.settings = settings.clone();
                 queue.sequence = stamp.sequence;
             }

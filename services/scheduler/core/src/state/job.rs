@@ -222,6 +222,8 @@ pub struct EndedJob {
     pub queue: QueueName,
     /// Its priority at the end.
     pub priority: i32,
+    /// Whether a more urgent job might have stopped it.
+    pub preemptible: bool,
     /// How many nodes it asked.
     pub nodes: u32,
     /// GPUs it asked of each.

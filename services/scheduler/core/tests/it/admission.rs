@@ -3,7 +3,7 @@
 use crate::world::*;
 use footplate_events::Subject;
 use footplate_events::facts::*;
-use footplate_scheduler_core::{Refusal, admit, can_close, explain};
+use footplate_scheduler_core::{Refusal, admit, can_close, explain, outlook};
 
 #[test]
 fn nothing_is_refused_for_its_size_while_no_node_is_known() {
@@ -62,4 +62,14 @@ fn a_waiting_job_is_explained_with_its_place_and_what_would_have_to_change() {
         explain(&world.state, &world.state.ended().keys().next().copied().unwrap_or(footplate_types::RunId::from_bytes([77; 16]))),
         None
     );
+}
+
+#[test]
+fn a_job_not_yet_submitted_is_told_whether_it_could_start_now() {
+    let mut world = World::new();
+    world.slots("n1", 2);
+    assert_eq!(outlook(&world.state, &spec(1, 2)), None);
+    world.running(spec(1, 1));
+    assert!(matches!(outlook(&world.state, &spec(1, 2)), Some(WaitReason::Resources { .. })));
+    assert!(matches!(outlook(&world.state, &spec(1, 3)), Some(WaitReason::NoSuchNode { .. })));
 }

@@ -22,7 +22,7 @@ enum Step {
     },
     Look,
     /// The leader decides now, others append first.
-    LateLook(Vec<Box<Step>>),
+    LateLook(Vec<Step>),
     Ready(u8),
     Exit {
         member: u8,
@@ -73,7 +73,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => simple(),
         6 => Just(Step::Look),
-        2 => proptest::collection::vec(simple().prop_map(Box::new), 1..4).prop_map(Step::LateLook),
+        2 => proptest::collection::vec(simple(), 1..4).prop_map(Step::LateLook),
         1 => Just(Step::NewTerm),
     ]
 }

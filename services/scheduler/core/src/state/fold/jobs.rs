@@ -1,8 +1,8 @@
 //! Jobs: submitted, asked about, placed, launched, stopped, requeued, ended.
 
 use crate::state::{
-    Answer, Ask, Attempt, Budget, Chain, Claim, ClaimKey, EndedJob, Job, Launch, Member, MemberStage, PastAttempt, PendingKey, Queue,
-    Request, Stage, Stamp, State, Stop,
+    Answer, Ask, Attempt, Budget, Chain, Claim, ClaimKey, EndedJob, Job, Launch, Member, MemberStage, PastAttempt, PendingKey, Request,
+    Stage, Stamp, State, Stop,
 };
 use footplate_es::Cause as EventCause;
 use footplate_events::Envelope;
@@ -61,7 +61,7 @@ impl State {
             requests: Vec::new(),
             answers: BTreeMap::new(),
         };
-        self.queues.entry(job.spec.queue.clone()).or_insert_with(Queue::default).living += 1;
+        self.queues.entry(job.spec.queue.clone()).or_default().living += 1;
         self.pending.insert(key(&job));
         self.jobs.insert(run, job);
     }
@@ -282,6 +282,7 @@ impl State {
             name: job.spec.name.clone(),
             queue: job.spec.queue.clone(),
             priority: job.priority,
+            preemptible: job.spec.preemptible,
             nodes: job.spec.resources.nodes,
             gpus: job.spec.resources.per_node.gpus,
             slots: job.spec.resources.per_node.slots,
