@@ -16,6 +16,7 @@ Under the platform's agent it writes to the agent's local socket; without one, t
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any, Mapping, Optional
 
@@ -27,6 +28,8 @@ from ._read import Point, RunInfo, history, runs
 from ._run import CHECKPOINT_SECONDS_MAX, EXIT_SECONDS_MAX, Checkpoint, CheckpointUnknown, PathLike, Run
 from ._stop import Stop
 from ._sync import sync
+
+os.register_at_fork(after_in_child=lambda: globals().update(_lock=threading.RLock()))
 
 __version__ = "0.1.0"
 __all__ = [
@@ -56,8 +59,9 @@ def init(
 ) -> Run:
     """Opens the run of this process and returns it.
 
-    Under the platform the run is the one that was submitted; `config` gives defaults for keys that the platform set no value for.
-    Elsewhere a new run is created, or, with `run`, the one with that id is opened again: its config stays, and `config` is recorded as params.
+    Under the platform the run is the one that was submitted; `config` gives defaults for keys that the platform set no value for, and rank 0 records
+    them as params. Elsewhere a new run is created with it, or, with `run`, the one with that id is opened again: what it has stays on record, and
+    other values are recorded as newer ones.
     Never waits for the network.
     """
     global _run
@@ -69,12 +73,11 @@ def init(
                 _run.finish(timeout=0.0)
             opened = _run = _open.open_run(project, experiment, name, config, tags, run)
             _exit.remember(opened)
-        if config is not None:
-            _config.fill(config)
+        added = {} if config is None else _config.fill(config)
         if tags is not None and opened._opening.create is None:
             opened.set_tags(tags)
-        if run is not None and config is not None and not opened._opening.socket:
-            opened.log_params(config)
+        if added and opened._opening.create is None and opened.rank == 0:
+            opened.log_params(added)
         return opened
 
 

@@ -105,7 +105,7 @@ class Agent:
             try:
                 self._connect()
                 self._converse()
-            except (OSError, ValueError, KeyError, TypeError, AttributeError) as fault:
+            except Exception as fault:  # whatever the other side says, this thread goes on
                 LOG.debug("footplate: the agent at %s: %s", self._path, fault)
                 if not self._greeted:
                     warn("agent away", "no agent answers at %s (%s); what is logged waits for it", self._path, fault)

@@ -150,6 +150,7 @@ class Backlog:
         """The oldest records of the inbox as one numbered op. Hold `order`."""
         with self.lock:
             if not self._inbox:
+                self._inbox_points = self._inbox_bytes = 0  # a signal handler that logs may have made them drift
                 return self._seal_dropped()
             record = self._inbox.popleft()
             if isinstance(record, dict):

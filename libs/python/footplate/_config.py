@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Dict, Mapping, NoReturn, Optional
+from typing import Any, Dict, Iterator, Mapping, NoReturn, Optional, Tuple
 
 from . import _arguments
 
@@ -90,10 +90,20 @@ def _read(path: Optional[str]) -> Dict[str, Any]:
         raise ConfigUnreadable("FOOTPLATE_CONFIG {}: {}".format(path, fault)) from fault
 
 
-def fill(defaults: Mapping[str, Any]) -> Config:
-    """Adds what the script has defaults for and the platform gave no value; what the platform gave stands."""
+def fill(defaults: Mapping[str, Any]) -> Dict[str, Any]:
+    """Adds what the script has defaults for and the platform gave no value; what the platform gave stands. Returns what it added, flat."""
     config = current()
+    before = dict(flat(config))
     merged = _filled(config, _arguments.json_object("config", defaults))
     dict.clear(config)
     dict.update(config, _freeze(merged))
-    return config
+    return {key: value for key, value in flat(merged) if key not in before}
+
+
+def flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[Tuple[str, Any]]:
+    """`{"optim": {"lr": 1}}` as `optim.lr`: what is compared and searched is a leaf."""
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            yield from flat(value, prefix + key + ".")
+        else:
+            yield prefix + key, thaw(value)

@@ -13,7 +13,7 @@ import random
 import threading
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from . import _arguments
+from . import _arguments, _config
 from ._backlog import Backlog, Op
 from ._door import Door, FootplateError, Refused, Unavailable
 from ._faults import LOG, warn
@@ -48,7 +48,7 @@ class Sender:
         create = self._header.get("create")
         if self._created or create is None:
             return
-        params = {key: json.dumps(value, ensure_ascii=False) for key, value in _flat(create.get("config") or {})}
+        params = {key: json.dumps(value, ensure_ascii=False) for key, value in _config.flat(create.get("config") or {})}
         self._door.call("RunService", "CreateRun", {
             "runId": self._header["run"], "requestId": self._header["run"], "name": create.get("name") or "",
             "experiment": create.get("experiment") or "", "tags": create.get("tags") or {}, "params": params})
@@ -218,15 +218,6 @@ class Direct:
         if fault.code in DOUBTFUL_CODES:
             return self._tries >= DOUBTFUL_TRIES_MAX
         return isinstance(fault, Refused) and fault.code != "unauthenticated"
-
-
-def _flat(config: Dict[str, Any], prefix: str = "") -> Iterator[Tuple[str, Any]]:
-    """`{"optim": {"lr": 1}}` as `optim.lr`: what is compared and searched is a leaf."""
-    for key, value in config.items():
-        if isinstance(value, dict) and value:
-            yield from _flat(value, prefix + key + ".")
-        else:
-            yield prefix + key, value
 
 
 def _files(path: str, name: str) -> Iterator[Tuple[str, str]]:

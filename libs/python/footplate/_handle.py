@@ -6,6 +6,7 @@ import threading
 from typing import Optional
 
 from . import _staging
+from ._faults import warn
 
 WAIT_SECONDS = 60.0
 
@@ -20,7 +21,7 @@ class Handle:
         self.error: Optional[str] = None
         """Why it was not stored."""
         self._settled = threading.Event()
-        self._staged: Optional[str] = None
+        self._staged: Optional[_staging.Staged] = None
         self._staged_bytes = 0
 
     def done(self) -> bool:
@@ -34,8 +35,11 @@ class Handle:
     def _settle(self, digest: Optional[str] = None, error: Optional[str] = None, keep: bool = False) -> None:
         if not self._settled.is_set():
             self.digest, self.error = digest, error
-            if not keep:
-                _staging.release(self._staged)
+            if self._staged is not None and not keep:
+                if error is None and self._staged.was_written_to():
+                    self.error = "written to in place while it was on its way: what is stored may be a mixture; save under a new name"
+                    warn("in place", "%s was %s", self.name, self.error)
+                _staging.release(self._staged.inside)
             self._settled.set()
 
     def __repr__(self) -> str:

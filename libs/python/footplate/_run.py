@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Optional, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Union
 
 from . import _arguments, _ids, _places, _staging
 from ._agent import Agent
@@ -65,7 +66,7 @@ class Run:
     def __init__(self, opening: Opening) -> None:
         self._opening = opening
         self._stopping = Stopping()
-        self._next_steps: Dict[str, int] = {}
+        self._next_steps: Dict[str, Iterator[int]] = {}
         self._last_checkpoint: Optional[Checkpoint] = None
         self._finished: Optional[str] = None
         self._staged_bytes = 0
@@ -136,8 +137,10 @@ class Run:
             now = time.time_ns() // 1_000_000
             points: List[Point] = []
             for name, value in checked:
-                place = self._next_steps.get(name, 0) if at is None else at
-                self._next_steps[name] = place + 1
+                if at is not None:
+                    self._next_steps[name] = itertools.count(at + 1)
+                # `next` is one step of the interpreter: neither a thread nor a signal handler gets in between
+                place = next(self._next_steps.setdefault(name, itertools.count())) if at is None else at
                 points.append((name, place, now, value))
             for start in range(0, len(points), METRICS_POINTS_MAX):
                 self._add(points[start:start + METRICS_POINTS_MAX])
@@ -208,8 +211,9 @@ class Run:
         limit = _places.bytes_from_environment("FOOTPLATE_STAGED_MAX_BYTES", STAGED_BYTES_MAX)
         given = place
         if self._backlog.staged_bytes() + size <= limit:
-            given, handle._staged = _staging.stage(place, os.path.join(_places.spool_folder(), "staged", self._session))
-            handle._staged_bytes = size if handle._staged else 0
+            staged = _staging.stage(place, os.path.join(_places.spool_folder(), "staged", self._session))
+            if staged is not None:
+                given, handle._staged, handle._staged_bytes = staged.path, staged, size
         else:
             warn("staged", "files of %d bytes wait for the platform; leave %s unchanged until its handle is done", limit, place)
         if not self._add(dict(op, path=given, handle=handle)):
@@ -320,12 +324,11 @@ class Run:
     def _forked(self) -> None:
         """In a forked child: a session of its own, nothing of the parent's."""
         self._stopping.forget()
-        door, backlog, started = self._door, self._backlog, self._started
+        door, backlog = self._door, self._backlog
         self._open()
-        if started:
-            with contained("letting go after a fork"):
-                door.abandon()
-                backlog.drop_reader()
+        with contained("letting go after a fork"):
+            door.abandon()
+            backlog.drop_reader()
 
 
 def _parts(checked: Dict[str, Any]) -> List[Dict[str, Any]]:

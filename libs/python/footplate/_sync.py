@@ -17,7 +17,7 @@ from . import _frames, _places, _staging
 from ._backlog import Op
 from ._direct import Sender
 from ._door import Door, FootplateError, NotFound, Refused, Unavailable
-from ._faults import LOG
+from ._faults import LOG, contained
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,10 @@ def sync(folder: Optional[str] = None, project: Optional[str] = None) -> List[Sy
     place = _places.place(project)
     Door(place)  # says so when there is no address
     where = folder or _places.spool_folder()
-    return [_sync_file(path, where) for path in sorted(glob.glob(os.path.join(glob.escape(where), "*.spool")))]
+    results = [_sync_file(path, where) for path in sorted(glob.glob(os.path.join(glob.escape(where), "*.spool")))]
+    with contained("sweeping"):
+        _staging.sweep(where)
+    return results
 
 
 def _sync_file(path: str, folder: str) -> Synced:

@@ -184,7 +184,48 @@ class Files(WithAgent):
         self.agent.start()
         self.assertTrue(handle.wait(20))
         self.assertEqual(self.agent.checkpoint["step"], 5)
+        self.assertEqual(self.agent.of_kind("checkpoint")[0]["metadata"], {"epoch": 1})
         self.assertEqual(run.latest_checkpoint(10), footplate.Checkpoint(5, self.agent.checkpoint["path"], handle.digest, {"epoch": 1}))
+
+
+    def test_a_linked_file_that_is_written_to_in_place_is_told(self):
+        run = self.run_()
+        path = self.path("big", b"x" * 1_000)
+        with mock.patch("footplate._staging.COPY_BYTES_MAX", 10):
+            handle = run.log_artifact(path)
+        with open(path, "r+b") as file:
+            file.write(b"yyy")
+        self.agent.start()
+        self.assertFalse(handle.wait(20))
+        self.assertIn("in place", handle.error)
+
+    def test_links_inside_a_folder_stay_inside_whatever_their_form(self):
+        self.agent.start()
+        run = self.run_()
+        folder = os.path.join(self.folder, "f")
+        os.makedirs(os.path.join(folder, "sub"))
+        with open(os.path.join(folder, "a"), "w") as file:
+            file.write("a")
+        os.symlink(os.path.join(folder, "a"), os.path.join(folder, "sub", "absolute"))
+        os.symlink("../a", os.path.join(folder, "sub", "relative"))
+        os.symlink(os.path.join(folder, "sub"), os.path.join(folder, "to-folder"))
+        self.assertTrue(run.log_artifact(folder).wait(20))
+        kept = self.agent.of_kind("artifact")[0]["kept"]
+        for name in ("sub/absolute", "sub/relative", "to-folder/absolute"):
+            self.assertTrue(os.path.realpath(os.path.join(kept, name)).startswith(os.path.realpath(kept)), name)
+            with open(os.path.join(kept, name)) as file:
+                self.assertEqual(file.read(), "a")
+
+    def test_several_threads_count_one_name_without_a_repeat(self):
+        self.agent.start()
+        run = self.run_()
+        threads = [threading.Thread(target=lambda: [run.log({"n": 1.0}) for _ in range(2_000)]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertTrue(run.flush(30))
+        self.assertEqual(sorted(point[1] for point in self.agent.points("n")), list(range(8_000)))
 
 
 class Faults(WithAgent):

@@ -86,8 +86,11 @@ class Configs(Opened):
 
     def test_what_the_platform_set_stands_over_the_scripts_defaults(self):
         self.config({"lr": 0.5, "optim": {"name": "adam"}})
-        self.under_agent()
+        agent = self.under_agent()
+        os.environ["RANK"] = "0"
         footplate.init(config={"lr": 0.1, "epochs": 3, "optim": {"name": "sgd", "momentum": 0.9}})
+        self.assertTrue(footplate.flush(10))
+        self.assertEqual([op["params"] for op in agent.of_kind("params")], [{"epochs": 3, "optim.momentum": 0.9}], "what only the script knew is recorded")
         self.assertEqual(footplate.config, {"lr": 0.5, "epochs": 3, "optim": {"name": "adam", "momentum": 0.9}})
 
     def test_an_unreadable_config_is_an_error_not_an_empty_one(self):
@@ -134,7 +137,7 @@ class Runs(Opened):
         self.assertTrue(run.flush(10))
         self.assertEqual(door.runs[RUN]["params"], {"batch": {"json": "16"}, "opt.lr": {"json": "0.1"}})
         self.assertEqual(door.count("CreateRun"), 0)
-        footplate._run = None
+        self.let_go()
         footplate.init(run=RUN, config={"batch": 32})
         self.assertTrue(footplate.flush(10))
         self.assertEqual(door.count("LogParams"), 1, "a changed value is recorded as a new value, and the platform keeps the old one")
