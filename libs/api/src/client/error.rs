@@ -6,7 +6,7 @@ use std::fmt;
 use footplate_service::Exit;
 use tonic::{Code, Status};
 
-use crate::refusal::{Kind, Refusal, reason, wire};
+use crate::refusal::{Kind, Refusal, code_name, reason, wire};
 
 /// A call that failed: what kind, why, and what to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl ApiError {
                 let message =
                     if status.message().is_empty() { format!("{address} answered {code:?}") } else { status.message().to_owned() };
                 let kind = Kind::of_code(code);
-                Self { kind, reason: word(code).to_owned(), message, field: None, value: None, allowed: None, advice: None }
+                Self { kind, reason: code_name(code).to_owned(), message, field: None, value: None, allowed: None, advice: None }
             }
         }
     }
@@ -98,29 +98,6 @@ fn late(address: &str) -> ApiError {
 fn root_cause(status: &Status) -> String {
     let causes = std::iter::successors(status.source(), |&error| error.source());
     causes.last().map_or_else(|| status.message().to_owned(), ToString::to_string)
-}
-
-/// A reason for a status that carries none: the code, as gRPC writes it.
-fn word(code: Code) -> &'static str {
-    match code {
-        Code::Ok => "OK",
-        Code::Cancelled => "CANCELLED",
-        Code::Unknown => "UNKNOWN",
-        Code::InvalidArgument => "INVALID_ARGUMENT",
-        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
-        Code::NotFound => "NOT_FOUND",
-        Code::AlreadyExists => "ALREADY_EXISTS",
-        Code::PermissionDenied => "PERMISSION_DENIED",
-        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
-        Code::FailedPrecondition => "FAILED_PRECONDITION",
-        Code::Aborted => "ABORTED",
-        Code::OutOfRange => "OUT_OF_RANGE",
-        Code::Unimplemented => "UNIMPLEMENTED",
-        Code::Internal => "INTERNAL",
-        Code::Unavailable => "UNAVAILABLE",
-        Code::DataLoss => "DATA_LOSS",
-        Code::Unauthenticated => "UNAUTHENTICATED",
-    }
 }
 
 #[cfg(test)]

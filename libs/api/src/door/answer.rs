@@ -61,6 +61,7 @@ pub(crate) fn transcode(method: &MethodDescriptor, collected: Collected, codec: 
         }
     }
     headers.insert(CONTENT_TYPE, codec.content_type());
+    response.extensions_mut().insert(Code::Ok);
     Ok(response)
 }
 
@@ -83,6 +84,7 @@ pub(crate) fn error(status: &Status) -> Response<Body> {
     let mut response = Response::new(Body::from(body.to_string()));
     *response.status_mut() = http_status(status.code());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.extensions_mut().insert(status.code());
     response
 }
 
@@ -100,6 +102,7 @@ pub(crate) fn plain(status: StatusCode, header: (HeaderName, &'static str), text
     *response.status_mut() = status;
     response.headers_mut().insert(header.0, HeaderValue::from_static(header.1));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response.extensions_mut().insert(Code::InvalidArgument);
     response
 }
 

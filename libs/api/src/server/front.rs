@@ -23,6 +23,7 @@ use tracing::{Instrument, Span};
 use super::Authenticator;
 use super::caller::{CallDeadline, Caller, token};
 use super::deadline::{self, UntilDeadline};
+use super::measure::Measure;
 use crate::descriptors::{method_in, paths_in};
 use crate::door;
 use crate::json::nearest;
@@ -43,6 +44,7 @@ struct Shared {
     served: BTreeSet<&'static str>,
     authenticator: Option<Authenticator>,
     pool: DescriptorPool,
+    measure: Measure,
 }
 
 impl Front {
@@ -52,8 +54,9 @@ impl Front {
         served: BTreeSet<&'static str>,
         authenticator: Option<Authenticator>,
         pool: DescriptorPool,
+        measure: Measure,
     ) -> Self {
-        Self { shared: Arc::new(Shared { grpc, pages, served, authenticator, pool }) }
+        Self { shared: Arc::new(Shared { grpc, pages, served, authenticator, pool, measure }) }
     }
 }
 
@@ -90,9 +93,16 @@ impl Shared {
 
     async fn call(&self, mut request: Request<Body>, span: Span) -> Response<Body> {
         let is_grpc = is_grpc(request.headers());
-        let admitted = self.known(request.uri().path()).and_then(|()| self.admit(&mut request));
-        if let Err(refusal) = admitted {
-            return if is_grpc { grpc_refusal(refusal) } else { door::refusal(refusal) };
+        let in_its_form = |refusal| if is_grpc { grpc_refusal(refusal) } else { door::refusal(refusal) };
+        if let Err(refusal) = self.known(request.uri().path()) {
+            return in_its_form(refusal);
+        }
+        // Only names that exist become labels.
+        let named = method_in(&self.pool, request.uri().path()).and_then(|_| service_and_method(request.uri().path()));
+        let (service, method) = named.unwrap_or(("other", "other"));
+        let running = self.measure.begin(service, method);
+        if let Err(refusal) = self.admit(&mut request) {
+            return running.follow(in_its_form(refusal)).map(Body::new);
         }
         let at = deadline::timeout(request.headers()).and_then(|timeout| Instant::now().checked_add(timeout));
         if let Some(at) = at {
@@ -102,10 +112,9 @@ impl Shared {
         let answered = AssertUnwindSafe(async {
             if is_grpc { self.grpc(request, at).await } else { door::answer(&self.pool, self.grpc.clone(), request, at).await }
         });
-        answered.catch_unwind().instrument(span).await.unwrap_or_else(|_| {
-            let refusal = Refusal::internal("a method panicked");
-            if is_grpc { grpc_refusal(refusal) } else { door::refusal(refusal) }
-        })
+        let response = answered.catch_unwind().instrument(span).await;
+        let response = response.unwrap_or_else(|_| in_its_form(Refusal::internal("a method panicked")));
+        running.follow(response).map(Body::new)
     }
 
     async fn grpc(&self, request: Request<Body>, at: Option<Instant>) -> Response<Body> {

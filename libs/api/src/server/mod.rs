@@ -7,6 +7,7 @@ mod caller;
 mod deadline;
 mod front;
 mod listener;
+mod measure;
 mod parts;
 
 pub use caller::{Authenticator, PROJECT_HEADER, deadline, principal, project};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::response::IntoResponse;
-use footplate_service::Readiness;
+use footplate_service::{Metrics, Readiness};
 use footplate_types::PrincipalId;
 use http::Request;
 use prost_reflect::DescriptorPool;
@@ -19,6 +19,7 @@ use tower::Service;
 
 use super::Authenticator;
 use super::front::Front;
+use super::measure::Measure;
 use crate::descriptors;
 use crate::refusal::Refusal;
 
@@ -29,6 +30,7 @@ pub struct ServerParts {
     pages: Router,
     authenticator: Option<Authenticator>,
     readiness: Readiness,
+    measure: Measure,
 }
 
 impl Default for ServerParts {
@@ -39,6 +41,7 @@ impl Default for ServerParts {
             pages: Router::new(),
             authenticator: None,
             readiness: Readiness::default(),
+            measure: Measure::default(),
         }
     }
 }
@@ -89,6 +92,13 @@ impl ServerParts {
         self
     }
 
+    /// Counts and times calls among the process's metrics.
+    #[must_use]
+    pub fn metrics(self, metrics: &Metrics) -> Self {
+        self.measure.register(metrics);
+        self
+    }
+
     /// The whole server as one handler, and its health to be kept in step by [`Health::follow`].
     pub(crate) fn build(mut self) -> (Front, Health) {
         let (reporter, health) = tonic_health::server::health_reporter();
@@ -96,7 +106,8 @@ impl ServerParts {
         self.routes.add_service(reflection().build_v1().expect("the descriptors are made together with the code"));
         self.routes.add_service(reflection().build_v1alpha().expect("the descriptors are made together with the code"));
         let routes: Routes = self.routes.routes();
-        let front = Front::new(routes.into_axum_router(), self.pages, self.served.clone(), self.authenticator, door_pool());
+        let served = self.served.clone();
+        let front = Front::new(routes.into_axum_router(), self.pages, served, self.authenticator, door_pool(), self.measure);
         (front, Health { reporter, served: self.served, readiness: self.readiness })
     }
 }

@@ -14,7 +14,7 @@ use footplate_api::v1::{
     ListLatestRequest, ListLatestResponse, ListQueuesRequest, ListQueuesResponse, Point, Queue, SetQueueRequest, WatchEventsRequest,
     WriteResponse,
 };
-use footplate_service::{Readiness, Shutdown};
+use footplate_service::{Metrics, Readiness, Shutdown};
 use footplate_types::PrincipalId;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -28,6 +28,7 @@ pub(crate) struct Fixture {
     pub(crate) address: SocketAddr,
     pub(crate) shutdown: Shutdown,
     pub(crate) readiness: Readiness,
+    pub(crate) metrics: Metrics,
     pub(crate) serving: tokio::task::JoinHandle<std::io::Result<()>>,
 }
 
@@ -40,7 +41,7 @@ impl Drop for Fixture {
 pub(crate) async fn start() -> Fixture {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let (shutdown, readiness) = (Shutdown::new(Duration::from_secs(30)), Readiness::default());
+    let (shutdown, readiness, metrics) = (Shutdown::new(Duration::from_secs(30)), Readiness::default(), Metrics::default());
     let pages = axum::Router::new().route("/", axum::routing::get(|| async { "the page" }));
     let parts = ServerParts::new()
         .service(QueueServiceServer::new(Desk))
@@ -52,9 +53,10 @@ pub(crate) async fn start() -> Fixture {
             Some(_) => Err(Refusal::new(&reason::TOKEN_UNKNOWN, "the token is not known")),
             None => Err(Refusal::new(&reason::TOKEN_MISSING, "the call carries no token")),
         })
-        .readiness(readiness.clone());
+        .readiness(readiness.clone())
+        .metrics(&metrics);
     let serving = tokio::spawn(serve(listener, parts, shutdown.clone()));
-    Fixture { address, shutdown, readiness, serving }
+    Fixture { address, shutdown, readiness, metrics, serving }
 }
 
 struct Desk;

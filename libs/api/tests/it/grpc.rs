@@ -15,7 +15,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_reflection::pb::{v1, v1alpha};
 
-use crate::fixture::{Fixture, TOKEN, start};
+use crate::fixture::{Fixture, TOKEN, call, start};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -114,4 +114,31 @@ async fn a_drain_lets_calls_end_and_takes_no_new_connection() {
     assert_eq!(events.next().await.unwrap().unwrap().sequence, 2, "a stream that runs goes on");
     drop((events, client));
     tokio::time::timeout(DEADLINE, &mut server.serving).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn calls_are_counted_by_method_and_code_whatever_their_protocol() {
+    let server = start().await;
+    let mut client = QueueServiceClient::new(channel(&server).await);
+    client.set_queue(authorized(SetQueueRequest::default())).await.unwrap();
+    let closed = SetQueueRequest { name: "closed".to_owned(), ..SetQueueRequest::default() };
+    client.set_queue(authorized(closed)).await.unwrap_err();
+    call(server.address, "QueueService/SetQueue", r#"{"name": "closed"}"#).await;
+    call(server.address, "QueueService/NoSuchMethod", "{}").await;
+    let mut events = EventServiceClient::new(channel(&server).await).watch_events(authorized(WatchEventsRequest::default())).await.unwrap();
+    events.get_mut().next().await.unwrap().unwrap();
+    drop(events);
+    let line = |service: &str, method: &str, code: &str, count: u32| {
+        format!("footplate_api_calls_total{{service=\"footplate.api.v1.{service}\",method=\"{method}\",code=\"{code}\"}} {count}\n")
+    };
+    let wanted = [
+        line("QueueService", "SetQueue", "OK", 1),
+        line("QueueService", "SetQueue", "FAILED_PRECONDITION", 2),
+        line("EventService", "WatchEvents", "CANCELLED", 1),
+    ];
+    let counted = || async {
+        let shown = server.metrics.show();
+        (wanted.iter().all(|line| shown.contains(line)) && !shown.contains("NoSuchMethod")).then_some(())
+    };
+    eventually(DEADLINE, "every call is counted", counted).await;
 }

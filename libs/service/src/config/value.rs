@@ -69,7 +69,7 @@ impl Value for f64 {
 }
 
 impl Value for SocketAddr {
-    const ALLOWED: &'static str = "an address and a port, such as 127.0.0.1:7470";
+    const ALLOWED: &'static str = "an address and a port, such as 127.0.0.1:7450";
 
     fn parse(text: &str) -> Option<Self> {
         text.parse().ok()

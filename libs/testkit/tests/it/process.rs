@@ -67,3 +67,24 @@ async fn a_condition_that_never_holds_fails_by_its_name() {
     let hung = try_eventually(Duration::from_millis(30), "a hung probe", std::future::pending::<Option<()>>).await.unwrap_err();
     assert_eq!(hung.looks, 0);
 }
+
+/// Plays the test process that is killed: starts a child and waits.
+#[test]
+fn the_process_that_is_killed() {
+    let Ok(folder) = std::env::var("KILLED_TEST_FOLDER") else { return };
+    let _child = Process::start("sleeper", shell("exec sleep 1000"), folder.as_ref()).unwrap();
+    std::thread::sleep(Duration::from_secs(1000));
+}
+
+#[tokio::test]
+async fn a_child_dies_with_a_test_process_that_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().display().to_string();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "process::the_process_that_is_killed"]).env("KILLED_TEST_FOLDER", &mark);
+    let process = Process::start("parent", command, folder.path()).unwrap();
+    let sleeper = || async { processes_mentioning(&mark).into_iter().find(|seen| seen.argv.first().is_some_and(|name| name == "sleep")) };
+    eventually(DEADLINE, "the grandchild runs", sleeper).await;
+    process.kill9().await.unwrap();
+    eventually(DEADLINE, "the grandchild is gone too", || async { processes_mentioning(&mark).is_empty().then_some(()) }).await;
+}
