@@ -49,13 +49,13 @@ pub(super) async fn run<D: Decider>(
     let mut leader = Leader { ledger, config, live, decider, wake, shutdown, connections, pen, lost: CancellationToken::new() };
     let mut own: Option<Held> = None;
     loop {
+        leader.lost = CancellationToken::new();
         match leader.caught_up().await {
             Ok(()) => {}
             Err(End::NotUnderstood(event)) => return Err(event.into()),
             Err(End::Shutdown | End::Deposed) => return Ok(()),
         }
         let Some(held) = lease.stand(own, &leader.shutdown).await else { return Ok(()) };
-        leader.lost = CancellationToken::new();
         let stop = CancellationToken::new();
         let keeper = tokio::spawn(lease.clone().keep(held, leader.lost.clone(), stop.clone()));
         let end = leader.reign().await;

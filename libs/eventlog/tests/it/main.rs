@@ -1,6 +1,9 @@
 //! Both back ends against one suite, the protocol's rules as races, and JetStream on its bad days.
 #![allow(clippy::unwrap_used)]
 
+mod appending;
+mod facts;
+mod leading;
 mod servers;
 
 mod memory {
