@@ -3,10 +3,12 @@
 //! [`broker_conformance!`](crate::broker_conformance) makes a test of each. The functions panic where a broker is wrong.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod appending;
 mod publishing;
 mod reading;
 mod tailing;
 
+pub use appending::*;
 pub use publishing::*;
 pub use reading::*;
 pub use tailing::*;
@@ -52,6 +54,9 @@ macro_rules! broker_conformance {
             a_position_comes_even_when_nothing_matches,
             a_tail_follows_a_busy_stream_without_gap_or_repeat,
             a_slow_reader_gets_everything,
+            an_append_is_told_of_a_conflict_and_a_repeat_is_the_same_event,
+            many_writers_are_each_acknowledged_exactly_once,
+            replaying_one_aggregate_or_all_gives_the_same_facts,
         );
     };
     (@ $fresh:path: $($behaviour:ident,)*) => {$(

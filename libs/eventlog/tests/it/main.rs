@@ -4,6 +4,7 @@
 mod appending;
 mod facts;
 mod leading;
+mod outages;
 mod servers;
 
 mod memory {
