@@ -25,7 +25,7 @@ test-core: ## the pure cores alone: seconds
 
 demo: setup setup-demo ## one real training from submit to a sealed record (KEEP=1 leaves the platform running)
 	cargo build --package footplate-cli
-	deploy/demo.sh
+	python3 deploy/demo.py
 
 soak: setup setup-demo ## the fault test, ten rounds of fresh seeds
 	FOOTPLATE_SOAK_ROUNDS=10 cargo test --package footplate-cli --test it faults -- --nocapture

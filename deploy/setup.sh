@@ -74,10 +74,18 @@ assert load_digits().data.shape == (1797, 64)
 print(numpy.__version__, sklearn.__version__)
 '
 
+# The example imports the footplate package: a path file makes the checkout's own one importable.
+link_package() {
+    local site
+    site="$("$tools/python/bin/python3" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')"
+    printf '%s\n' "$PWD/libs/python" >"$site/footplate.pth"
+}
+
 setup_python() {
     local program="$tools/python/bin/python3" want="$NUMPY_VERSION $SCIKIT_LEARN_VERSION" have
     have="$("$program" -c "$python_check" 2>/dev/null || true)"
     if [ "$have" = "$want" ]; then
+        link_package
         say "Python with numpy $NUMPY_VERSION and scikit-learn $SCIKIT_LEARN_VERSION is in .tools/python"
         return
     fi
@@ -86,6 +94,7 @@ setup_python() {
     pip_install "$tools/python" --only-binary=:all: "numpy==$NUMPY_VERSION" "scipy==$SCIPY_VERSION" "scikit-learn==$SCIKIT_LEARN_VERSION"
     have="$("$program" -c "$python_check" 2>>"$log" || true)"
     [ "$have" = "$want" ] || fail "asked for numpy and scikit-learn $want, got '$have' (the whole log: $log)"
+    link_package
     say "Python for the examples is ready"
 }
 
