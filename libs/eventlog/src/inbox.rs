@@ -120,12 +120,17 @@ impl Inbox {
         for (node, up_to) in up_to {
             publish_settled(broker, &self.service, node, up_to).await?;
         }
+        self.forget(count);
+        Ok(())
+    }
+
+    /// The oldest `count` reports are durable and their nodes are told otherwise: forget them.
+    pub fn forget(&self, count: usize) {
         let mut inner = self.lock();
         let count = count.min(inner.waiting.len());
         inner.waiting.drain(..count);
         drop(inner);
         self.room.add_permits(count);
-        Ok(())
     }
 
     /// Reads the service's reports from the stream into the inbox until shut down.
