@@ -12,7 +12,7 @@ import footplate
 from footplate import _backlog, _faults, _places
 from footplate._run import Opening, Run
 
-from .fake_agent import FakeAgent
+from tests.fake_agent import FakeAgent
 
 RUN = "0" * 31 + "1"
 

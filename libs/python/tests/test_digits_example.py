@@ -12,7 +12,7 @@ import sys
 import tempfile
 import unittest
 
-from .fake_agent import FakeAgent
+from tests.fake_agent import FakeAgent
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.abspath(os.path.join(HERE, "..", "..", ".."))

@@ -15,8 +15,8 @@ from footplate import __main__ as command
 from footplate import _backlog, _direct, _faults, _frames, _places, _sync
 from footplate._run import Opening, Run
 
-from .fake_agent import FakeAgent
-from .fake_door import FakeDoor
+from tests.fake_agent import FakeAgent
+from tests.fake_door import FakeDoor
 
 RUN = "0" * 31 + "1"
 CREATE = {"name": "n", "experiment": "e", "tags": {"k": "v"}, "config": {"lr": 0.1, "optim": {"name": "sgd", "betas": [0.9, 0.99]}}}

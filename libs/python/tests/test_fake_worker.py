@@ -8,8 +8,8 @@ import tempfile
 import time
 import unittest
 
-from .fake_agent import FakeAgent
-from .test_digits_example import ROOT, free_port
+from tests.fake_agent import FakeAgent
+from tests.test_digits_example import ROOT, free_port
 
 WORKER = os.path.join(ROOT, "loadtests", "workers", "fake_worker.py")
 

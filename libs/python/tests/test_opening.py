@@ -11,8 +11,8 @@ from unittest import mock
 import footplate
 from footplate import _config, _faults
 
-from .fake_agent import FakeAgent
-from .fake_door import FakeDoor
+from tests.fake_agent import FakeAgent
+from tests.fake_door import FakeDoor
 
 RUN = "0" * 31 + "1"
 

@@ -10,8 +10,8 @@ import textwrap
 import time
 import unittest
 
-from .fake_agent import FakeAgent
-from .fake_door import FakeDoor
+from tests.fake_agent import FakeAgent
+from tests.fake_door import FakeDoor
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 RUN = "0" * 31 + "1"
