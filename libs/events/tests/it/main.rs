@@ -1,0 +1,103 @@
+//! Golden files: every event type as it was first written, for ever readable, for ever written in the same bytes.
+//!
+//! A field that is added later is skipped at its default, so that these files never change. A new type gets its file by
+//! `UPDATE_GOLDEN=1 cargo test -p footplate-events --test it -- --test-threads 1`; a file that is there is never rewritten by that.
+#![allow(clippy::unwrap_used)]
+
+mod samples;
+
+use footplate_events::{Decoded, Envelope, Event, Recorded, Subject, Trace, decode, encode, known_types};
+use footplate_types::{EventId, PrincipalId, Timestamp};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden")
+}
+
+fn envelope(subject: Subject, event: Event) -> Envelope {
+    Envelope {
+        id: EventId::from_bytes([0x11; 16]),
+        subject,
+        event,
+        source: "service/host-1 4711".to_owned(),
+        time: Timestamp::from_millis(1_764_500_000_123),
+        actor: PrincipalId::parse("user:ada").unwrap(),
+        correlation: EventId::from_bytes([0x22; 16]),
+        causation: Some(EventId::from_bytes([0x33; 16])),
+        trace: Trace::parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+    }
+}
+
+fn written(envelope: &Envelope) -> String {
+    let (headers, payload) = encode(envelope).unwrap();
+    let headers: serde_json::Map<String, Value> = headers.into_iter().map(|(name, value)| (name, json!(value))).collect();
+    let payload: Value = serde_json::from_slice(&payload).unwrap();
+    let whole = json!({ "subject": envelope.subject.to_string(), "headers": headers, "payload": payload });
+    serde_json::to_string_pretty(&whole).unwrap() + "\n"
+}
+
+/// The golden file of a type; written when it is missing and that is asked for.
+fn golden(envelope: &Envelope) -> Value {
+    let path = folder().join(format!("{}.json", envelope.event.event_type()));
+    if !path.exists() && std::env::var("UPDATE_GOLDEN").is_ok_and(|value| value == "1") {
+        std::fs::write(&path, written(envelope)).unwrap();
+    }
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| {
+        panic!("{}: {error}; a new type gets its file by UPDATE_GOLDEN=1", path.display());
+    });
+    serde_json::from_str(&text).unwrap()
+}
+
+fn lines(headers: &Value) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    headers.as_object().unwrap().iter().map(|(name, value)| (name.clone(), text(value))).collect()
+}
+
+#[test]
+fn every_type_has_a_sample() {
+    let sampled: BTreeSet<String> = samples::samples().iter().map(|(_, event)| event.event_type().to_string()).collect();
+    let known: BTreeSet<String> = known_types().iter().map(ToString::to_string).collect();
+    assert_eq!(sampled, known);
+}
+
+#[test]
+fn every_golden_file_reads_to_its_value_and_is_written_in_the_same_bytes() {
+    for (subject, event) in samples::samples() {
+        let envelope = envelope(subject, event);
+        let golden = golden(&envelope);
+        let headers = lines(&golden["headers"]);
+        let payload = serde_json::to_vec(&golden["payload"]).unwrap();
+        let at = Timestamp::from_millis(5);
+        let read = decode(7, at, golden["subject"].as_str().unwrap(), &headers, &payload);
+        let expected = Decoded::Known(Box::new(Recorded { sequence: 7, recorded_at: at, envelope: envelope.clone() }));
+        assert_eq!(read, expected, "{}", envelope.event.event_type());
+        let (headers_now, payload_now) = encode(&envelope).unwrap();
+        assert_eq!(String::from_utf8_lossy(&payload_now), String::from_utf8_lossy(&payload), "{}", envelope.event.event_type());
+        assert_eq!(headers_now, headers, "{}", envelope.event.event_type());
+    }
+}
+
+/// A version that was ever written stays readable: no golden file may be without its type.
+#[test]
+fn every_golden_file_is_of_a_known_type() {
+    let known: BTreeSet<String> = known_types().iter().map(|event_type| format!("{event_type}.json")).collect();
+    let found: BTreeSet<String> =
+        std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    assert_eq!(found, known);
+}
+
+/// Rule 11: a reader of an older build meets fields that it does not know, and reads the rest.
+#[test]
+fn a_field_that_a_newer_build_added_does_not_keep_an_older_one_from_reading() {
+    for (subject, event) in samples::samples() {
+        let envelope = envelope(subject, event);
+        let golden = golden(&envelope);
+        let mut payload = golden["payload"].clone();
+        payload.as_object_mut().unwrap().insert("added_later".to_owned(), json!({ "x": [1, 2] }));
+        let payload = serde_json::to_vec(&payload).unwrap();
+        let read = decode(1, Timestamp::default(), golden["subject"].as_str().unwrap(), &lines(&golden["headers"]), &payload);
+        assert!(matches!(&read, Decoded::Known(recorded) if recorded.envelope == envelope), "{read:?}");
+    }
+}

@@ -1,0 +1,324 @@
+//! One sample of every event type, with every field set, so that a golden file shows all of its type.
+
+use footplate_events::facts::*;
+use footplate_events::{Event, Subject};
+use footplate_types::*;
+use std::collections::BTreeMap;
+
+fn name<T>(parse: impl Fn(&str) -> Result<T, Invalid>, text: &str) -> T {
+    parse(text).unwrap()
+}
+
+fn digest(seed: &str) -> Digest {
+    Digest::of(seed.as_bytes())
+}
+
+fn document(seed: &str) -> DocumentRef {
+    DocumentRef { digest: digest(seed), bytes: 1_234 }
+}
+
+fn run() -> RunId {
+    RunId::from_bytes([0x19; 16])
+}
+
+fn project() -> ProjectName {
+    name(ProjectName::parse, "vision")
+}
+
+fn node() -> NodeName {
+    name(NodeName::parse, "gpu-07")
+}
+
+fn gpu(n: u8) -> GpuUuid {
+    name(GpuUuid::parse, &format!("GPU-8932f937-d72c-4106-c12f-20bd9faed9f{n}"))
+}
+
+fn request() -> RequestId {
+    RequestId::from_bytes([0x2a; 16])
+}
+
+fn title(text: &str) -> DisplayName {
+    name(DisplayName::parse, text)
+}
+
+fn key(text: &str) -> ParamKey {
+    name(ParamKey::parse, text)
+}
+
+fn rendezvous() -> Rendezvous {
+    Rendezvous { address: "10.0.0.7".to_owned(), port: 29_500 }
+}
+
+fn root() -> RootCause {
+    RootCause { member: MemberIndex(1), node: node(), rank: Some(Rank(9)), what: "exit 7".to_owned() }
+}
+
+fn session() -> SessionEnd {
+    SessionEnd { rank: Rank(8), session: SessionId::from_bytes([3; 16]), batches: 17 }
+}
+
+fn spec() -> JobSpec {
+    JobSpec {
+        name: title("résumé 図"),
+        experiment: title("digits"),
+        labels: BTreeMap::from([("team".to_owned(), "vision".to_owned())]),
+        why: Why {
+            hypothesis: "a lower rate generalises better".to_owned(),
+            success: "val/acc above 0.93".to_owned(),
+            baseline: Some(RunId::from_bytes([0x18; 16])),
+        },
+        resources: ResourceAsk {
+            nodes: 2,
+            per_node: PerNode {
+                gpus: 8,
+                slots: 0,
+                gpu_models: vec![name(GpuModel::parse, "NVIDIA H200")],
+                gpu_memory_bytes: 141 << 30,
+                cpus: 64,
+                memory_bytes: 512 << 30,
+                disk_bytes: 1 << 40,
+            },
+        },
+        placement: PlacementAsk { pool: Some("h200".to_owned()), nodes: vec![node()], exclude: vec![name(NodeName::parse, "gpu-13")] },
+        queue: name(QueueName::parse, "research"),
+        priority: -5,
+        preemptible: true,
+        launcher: Launcher::Torchrun,
+        limits: Limits { max_duration: Millis::from_secs(86_400), max_pending: Millis::from_secs(3_600) },
+        stop: StopPolicy {
+            signal: StopSignal::Int,
+            grace: Millis(45_000),
+            notice: Some(StopNotice { signal: StopSignal::Usr1, before: Millis(60_000) }),
+        },
+        retry: RetryPolicy { user_code: 1, exit_codes: vec![99], ..RetryPolicy::default() },
+        launch: document("launch"),
+        config: Some(document("config")),
+        document: Some(document("document")),
+        source: Some(SourceRef {
+            archive: document("archive"),
+            tree: digest("tree"),
+            commit: "0f1e2d3c".to_owned(),
+            branch: "main".to_owned(),
+            dirty: true,
+            untracked: 2,
+            remote: "https://example.org/vision.git".to_owned(),
+            folder: "train".to_owned(),
+            remark: "1 file over 100 MB was left out".to_owned(),
+        }),
+        inputs: vec![InputRef { name: "train".to_owned(), snapshot: "digits@3".to_owned(), digest: Some(digest("data")) }],
+        seed: Some(42),
+        rerun_of: Some(RunId::from_bytes([0x17; 16])),
+        masked: vec!["config.api_key".to_owned()],
+    }
+}
+
+fn run_events() -> Vec<(Subject, Event)> {
+    let params = BTreeMap::from([
+        (key("lr"), ParamValue::Float(0.001)),
+        (key("epochs"), ParamValue::Int(20)),
+        (key("amp"), ParamValue::Bool(true)),
+        (key("opt/betas"), ParamValue::List(vec![ParamValue::Float(0.9), ParamValue::Null(())])),
+        (key("model"), ParamValue::Map(BTreeMap::from([("name".to_owned(), ParamValue::Text("resnet".to_owned()))]))),
+    ]);
+    let path = name(ArtifactPath::parse, "weights/最终 model.pt");
+    let artifact = LoggedArtifact { path, digest: digest("weights"), bytes: 98_765, attempt: AttemptNumber(2), rank: Rank(0) };
+    let events: Vec<Event> = vec![
+        RunCreated {
+            name: title("a notebook"),
+            experiment: ExperimentId::of(&project(), &title("digits")),
+            experiment_name: title("digits"),
+            body: Some(digest("body")),
+            hypothesis: "it runs".to_owned(),
+        }
+        .into(),
+        RunParamsLogged { attempt: AttemptNumber(2), rank: Rank(1), params }.into(),
+        RunTagsSet { set: BTreeMap::from([(key("stage"), "final".to_owned())]), removed: vec![key("draft")] }.into(),
+        RunNoted { hypothesis: Some("h".to_owned()), conclusion: Some("c".to_owned()), note: Some("line one\nline two".to_owned()) }.into(),
+        RunInputsLogged { inputs: spec().inputs }.into(),
+        RunArtifactsLogged { artifacts: vec![artifact] }.into(),
+        RunFinished {
+            outcome: Outcome::Failed,
+            attempt: AttemptNumber(2),
+            message: "ValueError: nan".to_owned(),
+            sessions: vec![session()],
+        }
+        .into(),
+        RunSealed {
+            outcome: Outcome::Succeeded,
+            attempt: AttemptNumber(2),
+            complete: false,
+            missing: vec!["metrics of rank 3 after batch 17".to_owned()],
+            points: 1_000_000,
+            artifacts: 3,
+            log_bytes: 4_096,
+            record: digest("record"),
+        }
+        .into(),
+    ];
+    events.into_iter().map(|event| (Subject::run(&project(), run()), event)).collect()
+}
+
+fn job_events() -> Vec<(Subject, Event)> {
+    let member = MemberPlacement {
+        member: MemberIndex(0),
+        node: node(),
+        epoch: Epoch(4),
+        gpus: vec![gpu(0), gpu(1)],
+        slots: vec![SlotIndex(3)],
+        cpus: 64,
+        memory_bytes: 512 << 30,
+        first_rank: Rank(0),
+        workers: 8,
+    };
+    let view = View { sequence: 41, now: Timestamp::from_millis(1_764_500_000_123), seed: 7, policy: "fair-backfill/1".to_owned() };
+    let events: Vec<Event> = vec![
+        JobSubmitted { spec: spec(), body: digest("body") }.into(),
+        JobRefused { request: request(), reason: "it has ended".to_owned() }.into(),
+        JobWaiting { reason: WaitReason::Quota { detail: "gpus: 4 of 4".to_owned() } }.into(),
+        JobHeld { request: request() }.into(),
+        JobReleased { request: request() }.into(),
+        JobReprioritized { request: request(), priority: 9 }.into(),
+        JobPlaced { attempt: AttemptNumber(2), members: vec![member], ready_within: Millis(600_000), view }.into(),
+        JobLaunched { attempt: AttemptNumber(2), rendezvous: rendezvous() }.into(),
+        JobStopRequested {
+            attempt: AttemptNumber(2),
+            cause: StopCause::Preempted,
+            grace: Millis(30_000),
+            request: Some(request()),
+            message: "a more urgent job needs its GPUs".to_owned(),
+        }
+        .into(),
+        JobRequeued {
+            attempt: AttemptNumber(2),
+            cause: Cause::Lost,
+            root: Some(root()),
+            backoff: Millis(2_000),
+            spent: 2,
+            allowed: 3,
+            avoid: vec![node()],
+        }
+        .into(),
+        JobEnded {
+            outcome: Outcome::Failed,
+            cause: Cause::UserCode,
+            attempt: AttemptNumber(2),
+            root: Some(root()),
+            request: Some(request()),
+            message: "the program failed".to_owned(),
+        }
+        .into(),
+    ];
+    events.into_iter().map(|event| (Subject::job(&project(), run()), event)).collect()
+}
+
+fn request_events() -> Vec<(Subject, Event)> {
+    let reason = "disk swap".to_owned();
+    let job: Vec<Event> = vec![
+        JobCancelRequested { request: request(), reason: "wrong config".to_owned() }.into(),
+        JobHoldRequested { request: request(), reason: "wait for data".to_owned() }.into(),
+        JobReleaseRequested { request: request() }.into(),
+        JobReprioritizeRequested { request: request(), priority: 9 }.into(),
+    ];
+    let node_requests: Vec<Event> = vec![
+        NodeCordonRequested { request: request(), reason: reason.clone() }.into(),
+        NodeUncordonRequested { request: request() }.into(),
+        NodeDrainRequested { request: request(), reason: reason.clone() }.into(),
+        NodeLossDeclared { request: request(), reason }.into(),
+    ];
+    let of_job = job.into_iter().map(|event| (Subject::job_request(&project(), run()), event));
+    let of_node = node_requests.into_iter().map(|event| (Subject::node_request(&node()), event));
+    of_job.chain(of_node).collect()
+}
+
+fn attempt_events() -> Vec<(Subject, Event)> {
+    let (member, epoch) = (MemberIndex(1), Epoch(4));
+    let worker = WorkerExit { rank: Rank(9), exit: Exit::Signal(9), after_ms: 12, message: "CUDA out of memory".to_owned() };
+    let offsets = FinalOffsets { spool: Some(SpoolId::from_bytes([5; 16])), tracker: 11, logs: 12, sessions: vec![session()] };
+    let exited = MemberExited {
+        member,
+        node: node(),
+        epoch,
+        obeyed: Some(StopCause::Drained),
+        workers: vec![worker],
+        not_started: Some("set-up failed".to_owned()),
+        offsets,
+    };
+    let log = LogArchive { rank: Rank(8), stream: LogStream::Stderr, digest: digest("log"), bytes: 777 };
+    let events: Vec<Event> = vec![
+        AttemptReady { members: vec![MemberReady { member, node: node(), epoch, rendezvous: Some(rendezvous()) }] }.into(),
+        AttemptStarted {
+            members: vec![MemberStarted { member, node: node(), epoch, workers: vec![WorkerStarted { rank: Rank(8), pid: 4_711 }] }],
+        }
+        .into(),
+        AttemptCheckpointed {
+            step: 12_000,
+            rank: Rank(0),
+            manifest: document("manifest"),
+            bytes: 5 << 30,
+            metadata: "{\"loss\":0.1}".to_owned(),
+        }
+        .into(),
+        AttemptExited { members: vec![exited] }.into(),
+        AttemptLost { members: vec![MemberLost { member, node: node(), epoch, evidence: LossEvidence::LeaseExpired }] }.into(),
+        AttemptLogsArchived { member, node: node(), complete: true, logs: vec![log] }.into(),
+    ];
+    let attempt = AttemptId { run: run(), attempt: AttemptNumber(2) };
+    events.into_iter().map(|event| (Subject::attempt(&project(), attempt), event)).collect()
+}
+
+fn node_events() -> Vec<(Subject, Event)> {
+    let one = Gpu {
+        uuid: gpu(0),
+        model: name(GpuModel::parse, "NVIDIA H200"),
+        memory_bytes: 141 << 30,
+        island: Some(NvlinkIsland(0)),
+        numa: Some(1),
+        pci: Some("0000:3b:00.0".to_owned()),
+        mig_profile: Some("1g.18gb".to_owned()),
+    };
+    let shape = NodeShape {
+        gpus: vec![one],
+        slots: 4,
+        cpus: 96,
+        memory_bytes: 1 << 40,
+        disk_bytes: 2 << 40,
+        rack: Some("r3".to_owned()),
+        pool: Some("h200".to_owned()),
+        labels: BTreeMap::from([("zone".to_owned(), "b".to_owned())]),
+    };
+    let registered = NodeRegistered {
+        epoch: Epoch(4),
+        boot_id: "6f1e0a52-1a2b-4c3d-8e9f-001122334455".to_owned(),
+        shape,
+        address: "10.0.0.7".to_owned(),
+        agent_version: "0.1.0".to_owned(),
+        clock_ahead_ms: Some(-120),
+    };
+    let events: Vec<Event> = vec![
+        registered.into(),
+        NodeHealthChanged { gpu: Some(gpu(0)), healthy: false, reason: "Xid 79".to_owned() }.into(),
+        NodeCordoned { request: Some(request()), reason: "disk swap".to_owned() }.into(),
+        NodeUncordoned { request: Some(request()) }.into(),
+        NodeDrained { request: Some(request()), reason: "disk swap".to_owned() }.into(),
+        NodeLost { epoch: Epoch(4), reason: "no beat for 6m".to_owned() }.into(),
+        NodeRefused { request: request(), reason: "no such node".to_owned() }.into(),
+    ];
+    events.into_iter().map(|event| (Subject::node(&node()), event)).collect()
+}
+
+fn other_events() -> Vec<(Subject, Event)> {
+    let scheduler = name(ServiceName::parse, "scheduler");
+    let experiment = Subject::experiment(&project(), ExperimentId::of(&project(), &title("digits")));
+    let quota = Quota { gpus: Some(16), slots: Some(64) };
+    vec![
+        (Subject::term(&scheduler), TermBegan { service: scheduler, instance: "host-1/4711".to_owned() }.into()),
+        (experiment.clone(), ExperimentCreated { name: title("digits"), note: "handwritten".to_owned() }.into()),
+        (experiment, ExperimentNoted { note: "handwritten digits, 8 by 8".to_owned() }.into()),
+        (Subject::queue(&name(QueueName::parse, "research")), QueueConfigured { weight: 3, quota, held: true, closed: true }.into()),
+    ]
+}
+
+/// One sample of every type, on a subject of its aggregate.
+pub(crate) fn samples() -> Vec<(Subject, Event)> {
+    [other_events(), run_events(), job_events(), request_events(), attempt_events(), node_events()].concat()
+}
