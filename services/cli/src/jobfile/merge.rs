@@ -64,8 +64,9 @@ fn deep_merge(under: &mut Map<String, Value>, over: Map<String, Value>) {
 
 /// Applies `path.to.key=value`; the value is typed as in the file, a key with a dot stands in double quotes.
 pub(super) fn set(document: &mut Map<String, Value>, assignment: &str) -> Result<(), Problem> {
-    let place = format!("--set {assignment}");
-    let (path, text) = split_assignment(assignment).ok_or_else(|| Problem::new(&place, "takes key=value, such as config.lr=0.1"))?;
+    // Faults name the key alone: the value may be a secret.
+    let (path, text) = split_assignment(assignment).ok_or_else(|| Problem::new("--set", "takes key=value, such as config.lr=0.1"))?;
+    let place = format!("--set {path}");
     let keys = split_path(path).ok_or_else(|| Problem::new(&place, "the key is not well formed (a.b.c, with \"a.b\" for a key with a dot)"))?;
     let value = yaml::parse(text, &place)?;
     let (last, folders) = keys.split_last().ok_or_else(|| Problem::new(&place, "the key is empty"))?;

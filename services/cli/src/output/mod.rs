@@ -189,6 +189,11 @@ impl Progress {
         Self { shown: !quiet && io::stderr().is_terminal(), dirty: false }
     }
 
+    /// Whether anybody sees it.
+    pub fn is_shown(&self) -> bool {
+        self.shown
+    }
+
     /// Shows what is being done now.
     pub fn step(&mut self, message: &str) {
         if self.shown {

@@ -1,3 +1,7 @@
-//! The command line's integration tests: snapshots of real git repositories, job files, and the binary itself.
+//! The command line's integration tests: snapshots of real git repositories, job files, the binary against a platform that stands in.
 mod capture;
+mod help;
 mod jobfile;
+mod platform;
+mod submit;
+mod verbs;

@@ -1,0 +1,173 @@
+//! The whole command line: nouns singular, one verb a file, each with an example in its help.
+
+use crate::{commands, output::Format};
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+const AFTER_HELP: &str = "\
+Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused, 5 unavailable, 6 timed out, 7 the run itself failed, 8 cancelled.
+Ids may be given by a unique prefix. NO_COLOR is honoured. Data goes to standard output, talk to standard error.";
+
+/// Footplate queues, runs, records, compares and reproduces model trainings on shared GPUs.
+#[derive(Debug, Parser)]
+#[command(name = "footplate", version, about, after_help = AFTER_HELP, max_term_width = 100, propagate_version = false, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What every verb understands.
+    #[command(flatten)]
+    pub global: GlobalArgs,
+    /// What is to be done.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What every verb understands.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Everywhere")]
+pub struct GlobalArgs {
+    /// Address of the platform: host:port or a URL
+    #[arg(long, global = true, env = "FOOTPLATE_ADDR", value_name = "ADDR", hide_env_values = true)]
+    pub addr: Option<String>,
+    /// Project to work in
+    #[arg(short = 'p', long, global = true, env = "FOOTPLATE_PROJECT", value_name = "PROJECT", hide_env_values = true)]
+    pub project: Option<String>,
+    /// Token that says who calls
+    #[arg(long, global = true, env = "FOOTPLATE_TOKEN", value_name = "TOKEN", hide_env_values = true)]
+    pub token: Option<String>,
+    /// Context of ~/.config/footplate/config.toml to take address, project and token from
+    #[arg(long, global = true, env = "FOOTPLATE_CONTEXT", value_name = "NAME", hide_env_values = true)]
+    pub context: Option<String>,
+    /// Form of the output
+    #[arg(short, long, global = true, value_enum, default_value_t, value_name = "FORM")]
+    pub output: Format,
+    /// Print bare ids, and no progress
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+}
+
+/// What is to be done.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Run everything on this machine: all services, an agent, and a nats-server of its own
+    Up(commands::up::Args),
+    /// Run one service
+    Serve(commands::serve::Args),
+    /// Run the agent of a GPU node
+    Agent(commands::agent::Args),
+    /// Look whether everything that the platform needs is there and set as it should be
+    Doctor(commands::doctor::Args),
+    /// Submit a job: a job file, or a command after --
+    Submit(Box<commands::submit::Args>),
+    /// List what is waiting and running
+    Ps(commands::ps::Args),
+    /// Say why a job stands where it stands
+    Why(commands::why::Args),
+    /// Recorded trainings
+    #[command(subcommand)]
+    Run(RunVerb),
+    /// Claims on compute
+    #[command(subcommand)]
+    Job(JobVerb),
+    /// Queues, their weights and quotas
+    #[command(subcommand)]
+    Queue(QueueVerb),
+    /// Machines and their GPUs
+    #[command(subcommand)]
+    Node(NodeVerb),
+    /// Events of the ledger
+    #[command(subcommand)]
+    Event(EventVerb),
+    /// Show what a run stands on and what stands on it, rebuilt from the ledger
+    Lineage(commands::lineage::Args),
+    /// Rebuild views from the ledger
+    Replay(commands::replay::Args),
+    /// Print completions for a shell
+    Completions(commands::completions::Args),
+}
+
+/// Verbs of `run`.
+#[derive(Debug, Subcommand)]
+pub enum RunVerb {
+    /// List runs
+    List(commands::run::list::Args),
+    /// Show a run
+    Show(commands::run::show::Args),
+    /// Wait until runs are sealed
+    Wait(commands::run::wait::Args),
+    /// Print the log of a run
+    Logs(commands::run::logs::Args),
+    /// Cancel runs
+    Cancel(commands::run::cancel::Args),
+    /// Show in what runs differ
+    Compare(commands::run::compare::Args),
+    /// Set or remove tags of a run
+    Tag(commands::run::tag::Args),
+    /// Write down a hypothesis, a conclusion or a note
+    Note(commands::run::note::Args),
+    /// Submit the same again: same code, same config, unless set otherwise
+    Rerun(commands::run::rerun::Args),
+}
+
+/// Verbs of `job`.
+#[derive(Debug, Subcommand)]
+pub enum JobVerb {
+    /// Keep pending jobs from starting
+    Hold(commands::job::hold::Args),
+    /// Let held jobs start again
+    Release(commands::job::release::Args),
+}
+
+/// Verbs of `queue`.
+#[derive(Debug, Subcommand)]
+pub enum QueueVerb {
+    /// List queues
+    List(commands::queue::list::Args),
+    /// Make a queue, or change it
+    Set(commands::queue::set::Args),
+}
+
+/// Verbs of `node`.
+#[derive(Debug, Subcommand)]
+pub enum NodeVerb {
+    /// List nodes
+    List(commands::node::list::Args),
+    /// Let nothing new start on nodes
+    Cordon(commands::node::cordon::Args),
+    /// Let new work start on nodes again
+    Uncordon(commands::node::uncordon::Args),
+    /// Move all work off nodes
+    Drain(commands::node::drain::Args),
+}
+
+/// Verbs of `event`.
+#[derive(Debug, Subcommand)]
+pub enum EventVerb {
+    /// Print the newest events, and follow them
+    Tail(commands::event::tail::Args),
+    /// Show one event whole
+    Show(commands::event::show::Args),
+}
+
+/// A run, as every verb takes it.
+#[derive(Clone, Debug, Args)]
+pub struct RunArg {
+    /// Id of the run, or a unique prefix of it
+    #[arg(value_name = "RUN")]
+    pub run: String,
+}
+
+/// The configuration of a service, an agent or `up`.
+#[derive(Clone, Debug, Args)]
+pub struct ServiceArgs {
+    /// TOML file with settings
+    #[arg(long, env = "FOOTPLATE_SERVICE_CONFIG", value_name = "FILE", hide_env_values = true)]
+    pub config: Option<PathBuf>,
+    /// One setting over file and environment; may be given many times
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub settings: Vec<String>,
+    /// Address of the broker; without it `up` starts one of its own
+    #[arg(long, env = "FOOTPLATE_NATS", value_name = "URL", hide_env_values = true)]
+    pub nats: Option<String>,
+    /// Folder for everything that is stored
+    #[arg(long, env = "FOOTPLATE_DATA", value_name = "FOLDER", hide_env_values = true)]
+    pub data: Option<PathBuf>,
+}

@@ -1,0 +1,75 @@
+//! One file a verb. Each has its arguments and a `run` that asks the platform and prints; none decides what a service decides.
+
+pub mod agent;
+pub mod completions;
+pub mod doctor;
+pub mod event;
+pub mod job;
+pub mod lineage;
+pub mod node;
+pub mod ps;
+pub mod queue;
+pub mod replay;
+pub mod run;
+pub mod serve;
+pub mod submit;
+pub mod up;
+pub mod why;
+
+use crate::{
+    args::{Cli, EventVerb, JobVerb, NodeVerb, QueueVerb, RunVerb, Verb},
+    context::Context,
+    output::{Exit, Failure, Format},
+};
+
+/// Does what the command line asks.
+///
+/// # Errors
+/// Everything that `main` turns into a message and an exit code.
+pub async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
+    let ctx = Context::new(&cli.global)?;
+    if ctx.output.format == Format::Dot && !matches!(cli.verb, Verb::Lineage(_)) {
+        return Err(Failure::usage("-o dot is for `footplate lineage` alone").into());
+    }
+    match cli.verb {
+        Verb::Up(args) => up::run(args, ctx).await,
+        Verb::Serve(args) => serve::run(args, ctx).await,
+        Verb::Agent(args) => agent::run(args, ctx).await,
+        Verb::Doctor(args) => doctor::run(args, ctx).await,
+        Verb::Submit(args) => submit::run(*args, ctx).await,
+        Verb::Ps(args) => ps::run(args, ctx).await,
+        Verb::Why(args) => why::run(args, ctx).await,
+        Verb::Run(verb) => match verb {
+            RunVerb::List(args) => run::list::run(args, ctx).await,
+            RunVerb::Show(args) => run::show::run(args, ctx).await,
+            RunVerb::Wait(args) => run::wait::run(args, ctx).await,
+            RunVerb::Logs(args) => run::logs::run(args, ctx).await,
+            RunVerb::Cancel(args) => run::cancel::run(args, ctx).await,
+            RunVerb::Compare(args) => run::compare::run(args, ctx).await,
+            RunVerb::Tag(args) => run::tag::run(args, ctx).await,
+            RunVerb::Note(args) => run::note::run(args, ctx).await,
+            RunVerb::Rerun(args) => run::rerun::run(args, ctx).await,
+        },
+        Verb::Job(verb) => match verb {
+            JobVerb::Hold(args) => job::hold::run(args, ctx).await,
+            JobVerb::Release(args) => job::release::run(args, ctx).await,
+        },
+        Verb::Queue(verb) => match verb {
+            QueueVerb::List(args) => queue::list::run(args, ctx).await,
+            QueueVerb::Set(args) => queue::set::run(args, ctx).await,
+        },
+        Verb::Node(verb) => match verb {
+            NodeVerb::List(args) => node::list::run(args, ctx).await,
+            NodeVerb::Cordon(args) => node::cordon::run(args, ctx).await,
+            NodeVerb::Uncordon(args) => node::uncordon::run(args, ctx).await,
+            NodeVerb::Drain(args) => node::drain::run(args, ctx).await,
+        },
+        Verb::Event(verb) => match verb {
+            EventVerb::Tail(args) => event::tail::run(args, ctx).await,
+            EventVerb::Show(args) => event::show::run(args, ctx).await,
+        },
+        Verb::Lineage(args) => lineage::run(args, ctx).await,
+        Verb::Replay(args) => replay::run(args, ctx).await,
+        Verb::Completions(args) => completions::run(args),
+    }
+}

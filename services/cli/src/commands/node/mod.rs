@@ -1,0 +1,53 @@
+//! Verbs of `node`: machines and their GPUs.
+
+pub mod cordon;
+pub mod drain;
+pub mod list;
+pub mod uncordon;
+
+use crate::{
+    call,
+    context::Context,
+    output::{Exit, Failure, tell},
+};
+use footplate_api::v1;
+use footplate_types::NodeName;
+use std::time::Duration;
+
+/// How long the leader may take to answer.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// Which request is made.
+#[derive(Clone, Copy, Debug)]
+enum Ask {
+    Cordon,
+    Uncordon,
+    Drain,
+}
+
+/// Asks for each node in turn.
+async fn ask(ctx: &Context, nodes: &[NodeName], reason: &str, ask: Ask) -> anyhow::Result<Exit> {
+    let client = ctx.client()?;
+    for node in nodes {
+        let name = node.to_string();
+        let message = v1::NodeRequest {
+            name: name.clone(),
+            reason: reason.to_owned(),
+            request_id: footplate_clock::request_id().to_string(),
+            wait: true,
+        };
+        let (answer, word) = match ask {
+            Ask::Cordon => (call!(client, within ANSWER, nodes.cordon_node(message))?, "cordoned"),
+            Ask::Uncordon => (call!(client, within ANSWER, nodes.uncordon_node(message))?, "uncordoned"),
+            Ask::Drain => (call!(client, within ANSWER, nodes.drain_node(message))?, "draining"),
+        };
+        if !answer.refused.is_empty() {
+            return Err(Failure::new(Exit::Refused, format!("{name}: {}", answer.refused)).into());
+        }
+        if !answer.answered {
+            tell(format!("{name}: the request is recorded (ledger sequence {}) and will be answered when the inventory leads again", answer.sequence));
+        }
+        ctx.output.one(&name, &serde_json::json!({"name": name, "sequence": answer.sequence}), &format!("{name} {word}\n"))?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,4 @@
+//! Verbs of `queue`: weights, quotas, holds.
+
+pub mod list;
+pub mod set;

@@ -1,0 +1,54 @@
+//! `run wait`: until runs are sealed; the exit code says how they ended.
+
+use crate::{
+    context::{Context, find_run_id},
+    output::Exit,
+    view,
+    waiting::{Wait, wait},
+};
+use footplate_api::json;
+use footplate_types::Millis;
+
+const EXAMPLES: &str = "\
+Examples:
+  footplate run wait 0190f3a2
+  footplate run wait --timeout 2h $(footplate submit -q job.yaml)
+
+Exit codes: 0 every run succeeded, 7 one failed, 8 one was cancelled, 6 the time-out came first.";
+
+/// Wait until runs are sealed.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Ids of runs, or unique prefixes of them
+    #[arg(required = true, value_name = "RUN")]
+    pub runs: Vec<String>,
+    /// Give up after this long, such as 90s or 2h
+    #[arg(long, value_name = "DURATION", value_parser = Millis::parse)]
+    pub timeout: Option<Millis>,
+    /// The end is enough; do not wait until everything is stored
+    #[arg(long)]
+    pub ended: bool,
+}
+
+/// Waits for each in turn.
+///
+/// # Errors
+/// No such run, no answer, or the time-out.
+pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
+    let client = ctx.client()?;
+    let began = std::time::Instant::now();
+    let mut worst = Exit::Done;
+    for named in &args.runs {
+        let run_id = find_run_id(&client, named).await?;
+        let timeout = args.timeout.map(|timeout| timeout.duration().saturating_sub(began.elapsed()));
+        let ended = wait(&ctx, &client, &run_id, Wait { ended_is_enough: args.ended, timeout }).await?;
+        let reason = view::reason(&ended);
+        let told = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+        ctx.output.one(&run_id, &json::to_value(&ended), &format!("{run_id} {}{told}\n", view::standing_with_seal(&ended)))?;
+        if worst == Exit::Done {
+            worst = view::exit_of(&ended);
+        }
+    }
+    Ok(worst)
+}

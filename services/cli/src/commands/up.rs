@@ -1,0 +1,44 @@
+//! `up`: all services, an agent and a broker of its own, in one process.
+
+use crate::{
+    args::ServiceArgs,
+    context::Context,
+    output::{Exit, Failure},
+    platform,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  footplate up
+  footplate up --data ~/footplate --slots 4 --listen 127.0.0.1:7450";
+
+/// Run everything on this machine: all services, an agent, and a nats-server of its own
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Address to serve gRPC, JSON and the pages on
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<String>,
+    /// CPU slots that this machine offers when it has no GPU
+    #[arg(long, value_name = "COUNT")]
+    pub slots: Option<u32>,
+    /// Settings.
+    #[command(flatten)]
+    pub service: ServiceArgs,
+}
+
+/// Runs until it is told to stop.
+///
+/// # Errors
+/// Everything that keeps it from starting, or from stopping in good order.
+pub async fn run(args: Args, _: Context) -> anyhow::Result<Exit> {
+    let mut more = Vec::new();
+    if let Some(listen) = args.listen {
+        more.push(("listen", listen));
+    }
+    if let Some(slots) = args.slots {
+        more.push(("agent.slots", slots.to_string()));
+    }
+    let config = platform::load(&args.service, &more).map_err(|error| Failure::usage(error.to_string()))?;
+    platform::up::up(config).await
+}

@@ -1,0 +1,52 @@
+//! `why`: the one binding reason, and what would help.
+
+use crate::{
+    args::RunArg,
+    call,
+    context::{Context, find_run_id},
+    output::Exit,
+};
+use footplate_api::{json, v1};
+
+const EXAMPLES: &str = "\
+Examples:
+  footplate why 0190f3a2
+  footplate why 0190f3a2 -o json";
+
+/// Say why a job stands where it stands
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The run.
+    #[command(flatten)]
+    pub run: RunArg,
+}
+
+/// Prints the reason.
+///
+/// # Errors
+/// No such run, a run without a job, or no answer.
+pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
+    let client = ctx.client()?;
+    let run_id = find_run_id(&client, &args.run.run).await?;
+    let asked = v1::GetJobRequest { project: client.project().to_owned(), run_id, at_least: 0 };
+    let answer = call!(client, jobs.explain_job(asked))?;
+    ctx.output.one(&answer.run_id, &json::to_value(&answer), &text(&answer))?;
+    Ok(Exit::Done)
+}
+
+fn text(answer: &v1::ExplainJobResponse) -> String {
+    let mut lines = vec![if answer.reason.is_empty() { answer.state.clone() } else { format!("{}: {}", answer.state, answer.reason) }];
+    if answer.position > 0 {
+        lines.push(format!("place in its queue: {}", answer.position));
+    }
+    if !answer.would_help.is_empty() {
+        lines.push("what would help:".to_owned());
+        lines.extend(answer.would_help.iter().map(|help| format!("  - {help}")));
+    }
+    if !answer.history.is_empty() {
+        lines.push("what has happened:".to_owned());
+        lines.extend(answer.history.iter().map(|entry| format!("  {entry}")));
+    }
+    lines.join("\n") + "\n"
+}

@@ -1,0 +1,1 @@
+//! The agent of this machine, from the settings.

@@ -1,0 +1,53 @@
+//! The connection to the broker, from the settings.
+
+use super::{knobs, nats_server::NatsServer};
+use footplate_eventlog::jetstream::{ConnectError, Credentials, JetStreamBroker, JetStreamConfig, StreamBytes};
+use footplate_service::config::Config;
+use std::path::PathBuf;
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub enum BrokerError {
+    /// Nobody said where it is.
+    #[error("no broker is named; give one with --nats nats://host:port (`footplate up` starts one of its own)")]
+    NotNamed,
+    /// It cannot be used.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+}
+
+/// How the broker is reached: the own one when there is one, else what the settings name.
+///
+/// # Errors
+/// When nothing is named.
+pub fn jetstream(config: &Config, own: Option<&NatsServer>, name: &str, manage_streams: bool) -> Result<JetStreamConfig, BrokerError> {
+    let url = own.map_or_else(|| config.get(&knobs::NATS_URL), |server| server.url.clone());
+    if url.is_empty() {
+        return Err(BrokerError::NotNamed);
+    }
+    let mut jetstream = JetStreamConfig::single(url, name);
+    jetstream.manage_streams = manage_streams;
+    jetstream.replicas = config.get(&knobs::NATS_REPLICAS);
+    jetstream.bytes = StreamBytes::of_disk(config.get(&knobs::NATS_DISK).0);
+    let (user, file, monitor) = (config.get(&knobs::NATS_USER), config.get(&knobs::NATS_CREDENTIALS), config.get(&knobs::NATS_MONITOR));
+    if let Some(server) = own {
+        jetstream.credentials = Credentials::User { name: server.user.clone(), password: server.password.clone() };
+        jetstream.monitor = Some(server.monitor.clone());
+    } else {
+        if !user.is_empty() {
+            jetstream.credentials = Credentials::User { name: user, password: config.get(&knobs::NATS_PASSWORD) };
+        } else if !file.is_empty() {
+            jetstream.credentials = Credentials::File(PathBuf::from(file));
+        }
+        jetstream.monitor = (!monitor.is_empty()).then_some(monitor);
+    }
+    Ok(jetstream)
+}
+
+/// Connects.
+///
+/// # Errors
+/// When nothing is named, or it cannot be used.
+pub async fn connect(config: &Config, own: Option<&NatsServer>, name: &str, manage_streams: bool) -> Result<JetStreamBroker, BrokerError> {
+    Ok(JetStreamBroker::connect(jetstream(config, own, name, manage_streams)?).await?)
+}

@@ -1,0 +1,155 @@
+//! Every setting of a service, an agent and `up`: one table, from which the documented list of defaults is made.
+
+use crate::args::ServiceArgs;
+use footplate_service::config::{AnyKnob, ByteCount, Config, ConfigErrors, Knob, Sources};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The folder for everything that is stored.
+pub const DATA: Knob<String> = Knob::new("data", "", "where everything is stored; empty: footplate in the user's data folder");
+/// The public port.
+pub const LISTEN: Knob<SocketAddr> = Knob::new("listen", "127.0.0.1:7450", "the one port for gRPC, JSON and pages");
+/// The admin port.
+pub const ADMIN: Knob<SocketAddr> = Knob::new("admin.listen", "127.0.0.1:7451", "health, readiness, metrics and the effective settings");
+/// The name of this instance.
+pub const INSTANCE: Knob<String> = Knob::new("instance", "", "tells instances of a service apart; empty: host name and process id");
+/// How long a drain may take.
+pub const GRACE: Knob<Duration> = Knob::new("grace", "30s", "how long a stop may take before what still runs is left");
+
+/// The broker's address.
+pub const NATS_URL: Knob<String> = Knob::new("nats", "", "nats://host:port of the broker; empty: `up` starts one of its own");
+/// The broker's user.
+pub const NATS_USER: Knob<String> = Knob::new("nats.user", "", "user at the broker; empty: none");
+/// The broker's password.
+pub const NATS_PASSWORD: Knob<String> = Knob::new("nats.password", "", "password at the broker").secret();
+/// A credentials file.
+pub const NATS_CREDENTIALS: Knob<String> = Knob::new("nats.credentials", "", "credentials file (JWT and seed) for the broker; empty: none");
+/// Replicas of each stream.
+pub const NATS_REPLICAS: Knob<usize> =
+    Knob::new("nats.replicas", "1", "1 on one server, 3 on a cluster").only(|replicas| matches!(replicas, 1 | 3 | 5), "1, 3 or 5");
+/// The disk that the streams share.
+pub const NATS_DISK: Knob<ByteCount> = Knob::new("nats.disk", "8GiB", "what all streams together may take; it must be free on the broker's disk");
+/// The monitoring address of the broker.
+pub const NATS_MONITOR: Knob<String> = Knob::new("nats.monitor", "", "host:port of the broker's monitoring, for `doctor`; empty: not asked");
+/// The port of the own broker.
+pub const NATS_PORT: Knob<u16> = Knob::new("nats.port", "7452", "loopback port of the broker that `up` starts");
+/// The monitoring port of the own broker.
+pub const NATS_MONITOR_PORT: Knob<u16> = Knob::new("nats.monitor-port", "7453", "loopback port of that broker's monitoring");
+/// The program of the own broker.
+pub const NATS_PROGRAM: Knob<String> =
+    Knob::new("nats.program", "", "nats-server to start; empty: beside this program, on the path, in the data folder's tools");
+
+/// The lease of a service's leader.
+pub const LEADER_LEASE: Knob<Duration> = Knob::new("lease.leader", "10s", "after how long without a sign of life another instance leads");
+/// The lease of a node.
+pub const NODE_LEASE: Knob<Duration> =
+    Knob::new("lease.node", "5m", "how long work goes on without the broker before the node itself ends it; 0s: without end");
+/// What is waited beyond it.
+pub const NODE_MARGIN: Knob<Duration> = Knob::new("lease.margin", "15s", "what is waited beyond a node's lease and kill time before it is fenced");
+
+/// How long a read waits for the view.
+pub const READ_WAIT: Knob<Duration> = Knob::new("read.wait", "10s", "the longest a read waits for the sequence it asks for, and a write for its answer");
+/// How long a gang may take to be ready.
+pub const READY_WITHIN: Knob<Duration> = Knob::new("scheduler.ready-within", "10m", "how long after its placement a whole gang must be ready");
+/// How long a seal waits.
+pub const SEAL_WITHIN: Knob<Duration> = Knob::new("tracker.seal-within", "60s", "how long after its end a run's seal waits for what is missing");
+
+/// The node's name.
+pub const NODE_NAME: Knob<String> = Knob::new("agent.node", "", "name of this node; empty: its host name as a slug");
+/// The node's slots.
+pub const NODE_SLOTS: Knob<u32> = Knob::new("agent.slots", "0", "CPU slots of a node without GPUs; 0: one a logical CPU");
+/// The address other nodes reach it by.
+pub const NODE_ADDRESS: Knob<String> = Knob::new("agent.address", "127.0.0.1", "host name or address by which other nodes reach this one");
+/// A declared inventory.
+pub const NODE_INVENTORY: Knob<String> = Knob::new("agent.inventory", "", "TOML file that declares what this node has, instead of looking; empty: look");
+/// The agent's beat.
+pub const AGENT_BEAT: Knob<Duration> = Knob::new("agent.beat", "10s", "how often a node shows that it lives; at most a third of its lease is used");
+/// How long shims take to kill.
+pub const AGENT_KILL: Knob<Duration> = Knob::new("agent.kill", "10s", "how long ending a process tree takes at most once its lease has run out");
+/// The bound of a spool.
+pub const AGENT_SPOOL: Knob<ByteCount> = Knob::new("agent.spool", "4GiB", "the most that each of the agent's spools may take while the platform is away");
+/// The pool.
+pub const AGENT_POOL: Knob<String> = Knob::new("agent.pool", "", "pool this node belongs to; empty: none");
+/// Where the agent reaches the platform's API.
+pub const AGENT_API: Knob<String> = Knob::new("agent.api", "127.0.0.1:7450", "address of the platform, where the agent gets and puts bytes");
+/// The agent's token.
+pub const AGENT_TOKEN: Knob<String> = Knob::new("agent.token", "", "token with which the agent gets and puts bytes").secret();
+/// The folder of objects.
+pub const OBJECTS: Knob<String> = Knob::new("objects", "", "folder of artifacts, checkpoints, snapshots and logs; empty: in the data folder");
+/// The file of known tokens.
+pub const TOKENS: Knob<String> = Knob::new("tokens", "", "file of known tokens: a line each, SHA-256 of the token and its principal; empty: in the data folder");
+
+/// All of them.
+pub const ALL: &[&dyn AnyKnob] = &[
+    &DATA, &LISTEN, &ADMIN, &INSTANCE, &GRACE, &NATS_URL, &NATS_USER, &NATS_PASSWORD, &NATS_CREDENTIALS, &NATS_REPLICAS, &NATS_DISK,
+    &NATS_MONITOR, &NATS_PORT, &NATS_MONITOR_PORT, &NATS_PROGRAM, &LEADER_LEASE, &NODE_LEASE, &NODE_MARGIN, &READ_WAIT, &READY_WITHIN,
+    &SEAL_WITHIN, &NODE_NAME, &NODE_SLOTS, &NODE_ADDRESS, &NODE_INVENTORY, &AGENT_BEAT, &AGENT_KILL, &AGENT_SPOOL, &AGENT_POOL, &AGENT_API,
+    &AGENT_TOKEN, &OBJECTS, &TOKENS,
+];
+
+/// Settings that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// One or more are wrong.
+    #[error("{0}")]
+    Wrong(#[from] ConfigErrors),
+    /// A `--set` that is no pair.
+    #[error("--set {0:?} is not allowed; allowed: KEY=VALUE")]
+    NoPair(String),
+    /// There is no home to store in.
+    #[error("no folder to store in: neither --data nor HOME is set; give --data FOLDER")]
+    NoHome,
+}
+
+/// Puts defaults, file, environment and flags together.
+///
+/// # Errors
+/// Everything that is wrong, at once.
+pub fn load(args: &ServiceArgs, more: &[(&str, String)]) -> Result<Config, SettingsError> {
+    let mut sources = Sources::default();
+    if let Some(file) = &args.config {
+        sources = sources.file(file);
+    }
+    sources = sources.environment();
+    for setting in &args.settings {
+        let (key, value) = setting.split_once('=').ok_or_else(|| SettingsError::NoPair(setting.clone()))?;
+        sources = sources.flag(key, value);
+    }
+    if let Some(nats) = &args.nats {
+        sources = sources.flag(footplate_service::config::AnyKnob::key(&NATS_URL), nats);
+    }
+    if let Some(data) = &args.data {
+        sources = sources.flag(footplate_service::config::AnyKnob::key(&DATA), data.display().to_string());
+    }
+    for (key, value) in more {
+        sources = sources.flag(*key, value);
+    }
+    Ok(sources.load(ALL)?)
+}
+
+/// The data folder that the settings name, or the user's own.
+///
+/// # Errors
+/// When neither is known.
+pub fn data_folder(config: &Config) -> Result<PathBuf, SettingsError> {
+    let set = config.get(&DATA);
+    if !set.is_empty() {
+        return Ok(PathBuf::from(set));
+    }
+    let base = std::env::var_os("XDG_DATA_HOME").filter(|value| !value.is_empty()).map(PathBuf::from);
+    let base = base.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share")));
+    base.map(|base| base.join("footplate")).ok_or(SettingsError::NoHome)
+}
+
+/// The name of this instance.
+pub fn instance(config: &Config) -> String {
+    let set = config.get(&INSTANCE);
+    if set.is_empty() { format!("{}/{}", host_name(), std::process::id()) } else { set }
+}
+
+/// The machine's host name.
+pub fn host_name() -> String {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    if name.is_empty() { "localhost".to_owned() } else { name }
+}

@@ -1,0 +1,21 @@
+//! Running the platform: the settings, the broker of its own, the local principal, and the services put together in one process.
+//!
+//! Services started here still learn of each other only through the broker.
+
+pub mod agent;
+mod blobs;
+pub mod broker;
+pub mod data;
+pub mod knobs;
+pub mod nats_server;
+pub mod principals;
+pub mod run;
+pub mod services;
+pub mod up;
+mod wiring;
+
+pub use broker::{BrokerError, connect};
+pub use data::{DataFolder, DataFolderError};
+pub use knobs::{SettingsError, load};
+pub use nats_server::{NatsServer, NatsServerError};
+pub use services::{Service, StartError, Started};

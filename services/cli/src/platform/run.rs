@@ -1,0 +1,91 @@
+//! A process with services: settings, telemetry, broker, services, port, stop.
+
+use super::services::{Service, Wiring};
+use super::{DataFolder, knobs, services};
+use crate::output::{Exit, Failure, tell};
+use footplate_api::server::serve;
+use footplate_eventlog::Broker;
+use footplate_service::config::Config;
+use footplate_service::{Context, RunError, RunOptions, Telemetry, TelemetryOptions, listen};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A failure of a setting, a port, a folder or a broker as the command line tells it.
+pub fn failure(exit: Exit, error: impl std::fmt::Display) -> anyhow::Error {
+    Failure::new(exit, error.to_string()).into()
+}
+
+/// Starts telemetry for a process called `name`.
+///
+/// # Errors
+/// Telemetry settings that cannot be used.
+pub fn telemetry(name: &str, config: &Config) -> anyhow::Result<Telemetry> {
+    let options = TelemetryOptions::from_environment(name, &knobs::instance(config)).map_err(|error| failure(Exit::Usage, error))?;
+    Telemetry::start(&options).map_err(|error| failure(Exit::Failed, error))
+}
+
+/// The options of a process, from the settings.
+pub fn options(config: &Config) -> RunOptions {
+    RunOptions {
+        grace: config.get(&knobs::GRACE),
+        admin: Some(config.get(&knobs::ADMIN)),
+        config: config.show(),
+        pages: Vec::new(),
+    }
+}
+
+/// Runs some services until told to stop.
+///
+/// # Errors
+/// Everything that keeps them from starting, or from stopping in good order.
+pub async fn run_services(config: Config, chosen: &[Service], name: &str) -> anyhow::Result<Exit> {
+    let folder = knobs::data_folder(&config).map_err(|error| failure(Exit::Usage, error))?;
+    let data = DataFolder::take(&folder).map_err(|error| failure(Exit::Refused, error))?;
+    let telemetry = telemetry(name, &config)?;
+    let listener = listen("the API", config.get(&knobs::LISTEN), "listen").await.map_err(|error| failure(Exit::Refused, error))?;
+    let address = listener.local_addr()?;
+    let ended = footplate_service::run(options(&config), async |context: Context| {
+        let broker = super::connect(&config, None, &format!("footplate {name}"), true).await.map_err(|error| failure(Exit::Unavailable, error))?;
+        let broker: Arc<dyn Broker> = Arc::new(broker);
+        start_and_serve(&config, chosen, broker, data.path(), &context, listener).await?;
+        tracing::info!(%address, services = name, "serving");
+        Ok::<(), anyhow::Error>(())
+    })
+    .await;
+    telemetry.flush();
+    exit_of(ended)
+}
+
+/// Starts services under a context and serves them on a listener.
+///
+/// # Errors
+/// Services that do not start.
+pub async fn start_and_serve(
+    config: &Config,
+    chosen: &[Service],
+    broker: Arc<dyn Broker>,
+    data: &Path,
+    context: &Context,
+    listener: tokio::net::TcpListener,
+) -> anyhow::Result<()> {
+    let wiring = Wiring { config, broker, data, context };
+    let started = services::start(chosen, &wiring).await.map_err(|error| failure(Exit::Failed, error))?;
+    let shutdown = context.shutdown.clone();
+    context.supervisor.spawn("API", async move { serve(listener, started.parts, shutdown).await });
+    Ok(())
+}
+
+/// The exit code of a process that ended.
+///
+/// # Errors
+/// What kept it from starting, or from stopping in good order.
+pub fn exit_of(ended: Result<(), RunError<anyhow::Error>>) -> anyhow::Result<Exit> {
+    match ended {
+        Ok(()) => Ok(Exit::Done),
+        Err(RunError::Start(error)) => Err(error),
+        Err(error) => {
+            tell(format!("footplate: {error}"));
+            Ok(error.exit())
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The services of one process, put together over one broker and one port.
+
+use super::{knobs, principals::Principals};
+use footplate_api::server::ServerParts;
+use footplate_blobs::Blobs;
+use footplate_clock::{SharedClock, SystemClock};
+use footplate_eventlog::{Broker, Ledger};
+use footplate_service::Context;
+use footplate_service::config::Config;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A service of the platform.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// Experiments, runs, metrics, artifacts.
+    Tracker,
+    /// Queues, jobs, assignments.
+    Scheduler,
+    /// Attempts, logs.
+    Executor,
+    /// Nodes, GPUs.
+    GpuInventory,
+}
+
+impl Service {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Tracker, Self::Scheduler, Self::Executor, Self::GpuInventory];
+
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tracker => "tracker",
+            Self::Scheduler => "scheduler",
+            Self::Executor => "executor",
+            Self::GpuInventory => "gpu-inventory",
+        }
+    }
+
+    /// Reads its name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|service| service.as_str() == name)
+    }
+}
+
+/// Why a service did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The object store.
+    #[error("the object folder {folder} cannot be used: {reason}")]
+    Objects {
+        /// The folder.
+        folder: String,
+        /// Why.
+        reason: String,
+    },
+    /// The series store.
+    #[error("the series store {folder} cannot be used: {reason}")]
+    Series {
+        /// The folder.
+        folder: String,
+        /// Why.
+        reason: String,
+    },
+    /// The service itself.
+    #[error("the {service} did not start: {reason}")]
+    Service {
+        /// Which.
+        service: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// The file of tokens.
+    #[error("{0}")]
+    Tokens(String),
+}
+
+/// What services are started with.
+pub struct Wiring<'a> {
+    /// The settings.
+    pub config: &'a Config,
+    /// The broker.
+    pub broker: Arc<dyn Broker>,
+    /// Where this process stores.
+    pub data: &'a Path,
+    /// Shutdown, tasks, readiness, metrics.
+    pub context: &'a Context,
+}
+
+/// The parts of a server with the started services.
+pub struct Started {
+    /// What is served.
+    pub parts: ServerParts,
+}
+
+/// Where objects lie: the folder that is set, else one in the data folder.
+pub fn objects_folder(config: &Config, data: &Path) -> PathBuf {
+    let set = config.get(&knobs::OBJECTS);
+    if set.is_empty() { data.join("objects") } else { PathBuf::from(set) }
+}
+
+/// Where the known tokens lie.
+pub fn tokens_file(config: &Config, data: &Path) -> PathBuf {
+    let set = config.get(&knobs::TOKENS);
+    if set.is_empty() { data.join("tokens") } else { PathBuf::from(set) }
+}
+
+/// Starts services and gives what they serve.
+///
+/// # Errors
+/// Stores that cannot be used.
+pub async fn start(services: &[Service], wiring: &Wiring<'_>) -> Result<Started, StartError> {
+    let ledger = Ledger::new(wiring.broker.clone());
+    let clock = SystemClock::shared();
+    let folder = objects_folder(wiring.config, wiring.data);
+    let unusable = |reason: String| StartError::Objects { folder: folder.display().to_string(), reason };
+    std::fs::create_dir_all(&folder).map_err(|error| unusable(error.to_string()))?;
+    let blobs = Blobs::local(&folder).map_err(|error| unusable(error.to_string()))?;
+    let principals = Principals::read(&tokens_file(wiring.config, wiring.data)).map_err(StartError::Tokens)?;
+    let mut parts = ServerParts::new()
+        .readiness(wiring.context.readiness.clone())
+        .authenticator(move |token| principals.of(token));
+    for service in services {
+        parts = start_one(*service, wiring, &ledger, &blobs, &clock, parts).await?;
+    }
+    Ok(Started { parts })
+}
+
+async fn start_one(
+    service: Service,
+    wiring: &Wiring<'_>,
+    ledger: &Ledger,
+    blobs: &Blobs,
+    clock: &SharedClock,
+    parts: ServerParts,
+) -> Result<ServerParts, StartError> {
+    let config = wiring.config;
+    let instance = knobs::instance(config);
+    let context = wiring.context.within(service.as_str());
+    match service {
+        Service::Executor => {
+            let mut executor = footplate_executor_server::Config::new(instance);
+            executor.lease = config.get(&knobs::LEADER_LEASE);
+            executor.margin = config.get(&knobs::NODE_MARGIN);
+            executor.read_wait = config.get(&knobs::READ_WAIT);
+            Ok(footplate_executor_server::start(&executor, ledger, blobs, clock, &context).parts(parts))
+        }
+        Service::GpuInventory => {
+            let mut inventory = footplate_gpu_inventory_server::Config::new(instance);
+            inventory.lease = config.get(&knobs::LEADER_LEASE);
+            inventory.margin = config.get(&knobs::NODE_MARGIN);
+            inventory.wait = config.get(&knobs::READ_WAIT);
+            Ok(footplate_gpu_inventory_server::start(&inventory, ledger, clock, &context).parts(parts))
+        }
+        Service::Scheduler => super::wiring::scheduler(config, instance, ledger, clock, &context, parts),
+        Service::Tracker => super::wiring::tracker(config, instance, wiring, ledger, blobs, clock, &context, parts).await,
+    }
+}

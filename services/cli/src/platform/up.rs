@@ -1,0 +1,187 @@
+//! `up`: all services, an agent and a broker of its own in one process, over one data folder.
+//!
+//! A first Ctrl-C drains this machine: workers are asked to save and end, their jobs are requeued; then the services stop, then the broker.
+//! The next `up` on the same folder takes the machine into use again. Killed instead, the workers run on, and the next `up` adopts them.
+
+use super::nats_server::{NatsServer, NatsServerConfig};
+use super::run::{exit_of, failure, options, start_and_serve, telemetry};
+use super::{DataFolder, agent, knobs, principals, services, services::Service};
+use crate::context::{ContextFile, NamedContext, default_path};
+use crate::output::{Exit, tell};
+use footplate_api::{Client, Target, v1};
+use footplate_eventlog::Broker;
+use footplate_service::config::Config;
+use footplate_service::{Context, Shutdown, Supervisor, listen};
+use footplate_types::{NodeName, PrincipalId};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Why this machine is drained when its user stops the platform; the next start takes back just this.
+const DRAIN_REASON: &str = "the platform on this machine was stopped by its user";
+/// How long workers get to save and end when the platform is stopped.
+const DRAIN_WITHIN: Duration = Duration::from_secs(60);
+/// How long the services may take to be ready.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// Runs the platform until told to stop.
+///
+/// # Errors
+/// Everything that keeps it from starting, or from stopping in good order.
+pub async fn up(config: Config) -> anyhow::Result<Exit> {
+    let folder = knobs::data_folder(&config).map_err(|error| failure(Exit::Usage, error))?;
+    let data = DataFolder::take(&folder).map_err(|error| failure(Exit::Refused, error))?;
+    let telemetry = telemetry("up", &config)?;
+    let listener = listen("the API", config.get(&knobs::LISTEN), "listen").await.map_err(|error| failure(Exit::Refused, error))?;
+    let address = listener.local_addr()?.to_string();
+    let own = own_broker(&config, data.path()).await?;
+    let token = remember_principal(&config, data.path(), &address)?;
+    let mut process = options(&config);
+    process.grace += DRAIN_WITHIN;
+    let own_ref = own.as_ref();
+    let ended = footplate_service::run(process, async |outer: Context| {
+        let inner = inside(&outer, config.get(&knobs::GRACE));
+        let broker = super::connect(&config, own_ref, "footplate up", true).await.map_err(|error| failure(Exit::Unavailable, error))?;
+        let broker: Arc<dyn Broker> = Arc::new(broker);
+        start_and_serve(&config, &Service::ALL, broker.clone(), data.path(), &inner, listener).await?;
+        let client = Client::connect(Target::new(address.as_str()).token(&token))?;
+        let node = agent::start(&config, broker, &client, &data.part("agent")?, &inner).map_err(|error| failure(Exit::Failed, error))?;
+        let shutdown = outer.shutdown.clone();
+        outer.supervisor.spawn("platform", async move { stay(shutdown, inner, client, node).await });
+        Ok::<(), anyhow::Error>(())
+    });
+    let greeting = greet(&address, &token, data.path());
+    tokio::pin!(ended);
+    let ended = tokio::select! {
+        ended = &mut ended => ended,
+        () = greeting => ended.await,
+    };
+    telemetry.flush();
+    if let Some(mut own) = own {
+        tokio::task::spawn_blocking(move || own.stop()).await?;
+    }
+    exit_of(ended)
+}
+
+/// The context of services and agent: it stops when told by this process, not by the signal itself.
+fn inside(outer: &Context, grace: Duration) -> Context {
+    let shutdown = Shutdown::new(grace);
+    Context { supervisor: Supervisor::new(shutdown.clone()), shutdown, readiness: outer.readiness.clone(), metrics: outer.metrics.clone() }
+}
+
+async fn own_broker(config: &Config, data: &Path) -> anyhow::Result<Option<NatsServer>> {
+    if !config.get(&knobs::NATS_URL).is_empty() {
+        return Ok(None);
+    }
+    let program = config.get(&knobs::NATS_PROGRAM);
+    let server = NatsServerConfig {
+        program: (!program.is_empty()).then(|| PathBuf::from(program)),
+        data: data.to_owned(),
+        port: config.get(&knobs::NATS_PORT),
+        monitor_port: config.get(&knobs::NATS_MONITOR_PORT),
+        disk_bytes: config.get(&knobs::NATS_DISK).0,
+    };
+    let started = tokio::task::spawn_blocking(move || NatsServer::start(&server)).await?;
+    Ok(Some(started.map_err(|error| failure(Exit::Unavailable, error))?))
+}
+
+/// Makes the local user's token, and puts it where the command line finds it.
+fn remember_principal(config: &Config, data: &Path, address: &str) -> anyhow::Result<String> {
+    let user = std::env::var("USER").unwrap_or_default();
+    let user: String = user.chars().filter(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c)).collect();
+    let principal = PrincipalId::parse(&format!("local:{}", if user.is_empty() { "user" } else { &user }))?;
+    let tokens = services::tokens_file(config, data);
+    let token = principals::local_token(&data.join("token"), &tokens, &principal).map_err(|error| failure(Exit::Failed, error))?;
+    if let Some(path) = default_path() {
+        let context = NamedContext { addr: Some(address.to_owned()), project: None, token: Some(token.clone()) };
+        if let Err(error) = ContextFile::remember(&path, "local", context) {
+            tell(format!("footplate: the command line will not find this platform by itself: {error}"));
+        }
+    }
+    Ok(token)
+}
+
+/// Says that it is up, once everything is ready.
+async fn greet(address: &str, token: &str, data: &Path) {
+    let Ok(client) = Client::connect(Target::new(address).token(token)) else { return };
+    let began = Instant::now();
+    while began.elapsed() < READY_WITHIN {
+        let ready = client.nodes().list_nodes(v1::ListNodesRequest::default()).await;
+        if ready.is_ok_and(|answer| answer.get_ref().nodes.iter().any(|node| node.state == "ready")) {
+            tell(format!("footplate is up at {address}, data in {}", data.display()));
+            tell("next: footplate submit --wait -- python3 train.py | footplate ps | footplate node list".to_owned());
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    tell(format!("footplate: not everything is ready after {} s; see the admin pages' /readyz", READY_WITHIN.as_secs()));
+}
+
+/// Stays until a stop is asked for or something fails; then drains, then stops what is inside.
+async fn stay(outer: Shutdown, inner: Context, client: Client, node: NodeName) -> Result<(), String> {
+    let supervisor = inner.supervisor.clone();
+    let failed = async move { supervisor.stopped().await };
+    tokio::pin!(failed);
+    tokio::select! {
+        ended = &mut failed => return ended.map_err(|error| error.to_string()),
+        () = take_back(&client, &node, &outer) => {}
+    }
+    tokio::select! {
+        ended = &mut failed => return ended.map_err(|error| error.to_string()),
+        () = outer.requested() => {}
+    }
+    tokio::select! {
+        () = drain(&client, &node) => {}
+        () = outer.over() => {}
+    }
+    inner.shutdown.request();
+    failed.await.map_err(|error| error.to_string())
+}
+
+/// Takes this machine into use again after a stop by its user.
+async fn take_back(client: &Client, node: &NodeName, outer: &Shutdown) {
+    let look = async {
+        loop {
+            let asked = v1::GetNodeRequest { name: node.to_string(), at_least: 0 };
+            match client.nodes().get_node(asked).await {
+                Ok(answer) => match answer.into_inner().node {
+                    Some(known) if known.state == "drained" && known.reason == DRAIN_REASON => {
+                        let asked = v1::NodeRequest { name: node.to_string(), wait: true, ..v1::NodeRequest::default() };
+                        if client.nodes().uncordon_node(asked).await.is_ok() {
+                            return;
+                        }
+                    }
+                    Some(known) if known.state != "lost" => return,
+                    _ => {}
+                },
+                Err(status) => tracing::debug!(%status, "this machine is not registered yet"),
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let _ = outer.or(tokio::time::timeout(READY_WITHIN, look)).await;
+}
+
+/// Asks for a drain of this machine and waits until it holds nothing.
+async fn drain(client: &Client, node: &NodeName) {
+    let holds = || async {
+        let asked = v1::ListJobsRequest { states: vec!["placed".into(), "launched".into(), "stopping".into()], ..v1::ListJobsRequest::default() };
+        match client.jobs().list_jobs(asked).await {
+            Ok(answer) => answer.into_inner().jobs.iter().any(|job| job.members.iter().any(|member| member.node == node.as_str())),
+            Err(_) => true,
+        }
+    };
+    if !holds().await {
+        return;
+    }
+    tell("stopping: workers are asked to save and end; their jobs are requeued (again Ctrl-C stops at once, workers run on)".to_owned());
+    let asked = v1::NodeRequest { name: node.to_string(), reason: DRAIN_REASON.to_owned(), wait: true, ..v1::NodeRequest::default() };
+    if let Err(status) = client.nodes().drain_node(asked).await {
+        tell(format!("footplate: this machine could not be drained: {}", status.message()));
+        return;
+    }
+    let began = Instant::now();
+    while began.elapsed() < DRAIN_WITHIN && holds().await {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}

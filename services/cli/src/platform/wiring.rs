@@ -1,0 +1,1 @@
+//! The two services whose stores and clocks need more than a line.
