@@ -10,16 +10,26 @@
 mod commit;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod consume;
 pub mod inbox;
 pub mod jetstream;
 pub mod leader;
 pub mod ledger;
 pub mod live;
+pub mod mark;
 pub mod memory;
+pub mod place;
 pub mod port;
+pub mod project;
+pub mod snapshot;
 pub mod verify;
 
+pub use consume::{Consumption, HandleError, Handler, consume};
 pub use leader::{Decider, LeadError, LeaseConfig, Look, Verdict, lead};
 pub use ledger::{APPEND_WITHIN, AppendError, Ledger, LedgerItem, NotUnderstood};
-pub use live::{Behind, Counts, Live, follow};
+pub use live::{Counts, Live, follow};
+pub use mark::{Behind, Mark};
+pub use place::{FilePlace, Parked, Place, PlaceStore};
 pub use port::{Bounds, Broker, Expect, Message, Page, PublishError, ReadError, Stored, StreamName, TailItem};
+pub use project::{ApplyError, Projection, project};
+pub use snapshot::{FolderSnapshots, Snapshot, SnapshotStore};

@@ -1,6 +1,7 @@
 //! Live views: a state that follows the ledger, and "at least N" reads.
 
 use crate::ledger::{Ledger, LedgerItem, NotUnderstood};
+use crate::mark::Mark;
 use crate::port::StreamName;
 use footplate_es::Evolve;
 use futures::StreamExt;
@@ -11,6 +12,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+pub use crate::mark::Behind;
+
 /// Items that are folded under one lock.
 const CHUNK: usize = 256;
 /// Events that were not understood and are remembered by place and reason; more are only counted.
@@ -20,9 +23,7 @@ const NOTED_MAX: usize = 1_000;
 #[derive(Debug)]
 pub struct Live<S> {
     state: Arc<RwLock<S>>,
-    position: watch::Receiver<u64>,
-    mover: Arc<watch::Sender<u64>>,
-    wanted: Arc<watch::Sender<u64>>,
+    mark: Mark,
     notes: Arc<Mutex<Notes>>,
 }
 
@@ -47,38 +48,14 @@ pub struct Counts {
 
 impl<S> Clone for Live<S> {
     fn clone(&self) -> Self {
-        Self {
-            state: self.state.clone(),
-            position: self.position.clone(),
-            mover: self.mover.clone(),
-            wanted: self.wanted.clone(),
-            notes: self.notes.clone(),
-        }
+        Self { state: self.state.clone(), mark: self.mark.clone(), notes: self.notes.clone() }
     }
-}
-
-/// The view did not reach a position in time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the view stands at {position}, asked for at least {wanted}")]
-pub struct Behind {
-    /// What was asked.
-    pub wanted: u64,
-    /// Where it stands.
-    pub position: u64,
 }
 
 impl<S: Evolve> Live<S> {
     /// A view that stands at `position` with `state` (0 and the empty state, or a snapshot's).
     pub fn new(state: S, position: u64) -> Self {
-        let (mover, receiver) = watch::channel(position);
-        let (wanted, _) = watch::channel(0);
-        Self {
-            state: Arc::new(RwLock::new(state)),
-            position: receiver,
-            mover: Arc::new(mover),
-            wanted: Arc::new(wanted),
-            notes: Arc::default(),
-        }
+        Self { state: Arc::new(RwLock::new(state)), mark: Mark::new(position), notes: Arc::default() }
     }
 
     /// The state now. Hold it briefly and never across an await.
@@ -96,12 +73,12 @@ impl<S: Evolve> Live<S> {
 
     /// Up to which sequence the view is folded.
     pub fn position(&self) -> u64 {
-        *self.position.borrow()
+        self.mark.position()
     }
 
     /// Changes of the position.
     pub fn changes(&self) -> watch::Receiver<u64> {
-        self.position.clone()
+        self.mark.changes()
     }
 
     /// What the view has met so far.
@@ -116,16 +93,7 @@ impl<S: Evolve> Live<S> {
 
     /// Waits until the view stands at `wanted` or later.
     pub async fn at_least(&self, wanted: u64, within: Duration) -> Result<(), Behind> {
-        let mut position = self.position.clone();
-        if *position.borrow_and_update() < wanted {
-            // Whoever follows asks the broker for a position now rather than at its next turn.
-            self.wanted.send_modify(|asked| *asked = wanted.max(*asked));
-        }
-        let reached = tokio::time::timeout(within, position.wait_for(|at| *at >= wanted)).await;
-        match reached {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(Behind { wanted, position: self.position() }),
-        }
+        self.mark.at_least(wanted, within).await
     }
 
     /// Folds one item in (tests, and [`follow`]).
@@ -148,11 +116,7 @@ impl<S: Evolve> Live<S> {
                 noted.push(trouble);
             }
         }
-        self.mover.send_if_modified(|at| {
-            let forward = position > *at;
-            *at = position.max(*at);
-            forward
-        });
+        self.mark.advance(position);
         noted
     }
 
@@ -194,7 +158,7 @@ pub(crate) fn panic_text(cause: &(dyn std::any::Any + Send)) -> &str {
 /// Follows the ledger into a view until shut down: `filters` as in [`crate::Broker::tail`], from the view's position on. An aggregate
 /// with an event that is not understood is closed for writes through this ledger (rule 11).
 pub async fn follow<S: Evolve + Send + Sync + 'static>(ledger: Ledger, filters: Vec<String>, live: Live<S>, shutdown: CancellationToken) {
-    let mut wanted = live.wanted.subscribe();
+    let mut wanted = live.mark.wanted();
     let mut items = ledger.tail(filters, live.position() + 1).ready_chunks(CHUNK);
     loop {
         tokio::select! {
