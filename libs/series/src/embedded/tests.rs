@@ -204,6 +204,21 @@ async fn chunks_are_sealed_at_their_size_and_at_cuts_also_of_idle_series() {
     assert_eq!(store.points(&key(1, "m1")).await.unwrap().len(), 600);
 }
 
+#[tokio::test]
+async fn a_chunk_lies_under_the_sequence_and_offset_that_it_starts_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Embedded::open(folder.path()).unwrap();
+    store.ingest(&[batch(1, 7, 1, 600), batch(1, 20, 1, 500)]).await.unwrap();
+    let mut starts = Vec::new();
+    let mut query = HistoryQuery { limit: 1, ..HistoryQuery::default() };
+    for step in [600 * 7 + 1, 600 * 7 + 513, 20 * 500 + 437] {
+        query.from_step = step;
+        let next = store.history(&key(1, "m0"), query).await.unwrap().next.unwrap();
+        starts.push((next.sequence, next.offset, next.index));
+    }
+    assert_eq!(starts, [(7, 0, 2), (7, 512, 2), (20, 424, 14)], "whatever was stored together, the same stream makes the same chunks");
+}
+
 fn open(store: &Embedded) -> u64 {
     use redb::ReadableTableMetadata;
     store.slot.read(|reader| Ok(reader.transaction().open_table(tables::OPEN)?.len()?)).unwrap()

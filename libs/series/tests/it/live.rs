@@ -62,6 +62,18 @@ async fn a_batch_sent_again_or_a_point_repeated_shows_once() {
 }
 
 #[tokio::test]
+async fn a_batch_sent_again_after_a_deletion_shows_nothing() {
+    let (_folder, live) = live(1_000);
+    let mut writer = Writer::of("deleted");
+    let batch = writer.batch(&[("loss", points(0..5))]);
+    live.ingest(std::slice::from_ref(&batch)).await.unwrap();
+    live.store().delete(&writer.source).await.unwrap();
+    push(&live, &IngestBatch { sequence: batch.sequence + 1, ..batch });
+    assert_eq!(live.points(&writer.key("loss")).await.unwrap(), []);
+    assert_eq!(live.latest(&writer.source).await.unwrap(), []);
+}
+
+#[tokio::test]
 async fn pages_ranges_and_attempts_reach_into_the_tail() {
     let (_folder, live) = live(10_000);
     let mut first = Writer::of("reach");
