@@ -4,13 +4,28 @@
 //! a member twice, never lets one outlive its lease, and never acknowledges what is not on its disk.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod agent;
 pub mod blob;
 pub mod boot;
+pub mod config;
+mod core;
 mod durable;
+mod hands;
+mod last_words;
+mod members;
 pub mod node;
 pub mod prepare;
 mod record;
 pub mod shim;
+mod ship;
+mod simulated;
 pub mod socket;
 pub mod spool;
 pub mod stage;
+mod tail;
+
+pub use agent::run;
+pub use blob::{BlobAccess, BlobError};
+pub use config::{AgentConfig, AgentError, Mode, OnShutdown, SpoolSizes, Timings};
+pub use node::ShapeSource;
+pub use shim::shim_main;

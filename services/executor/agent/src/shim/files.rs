@@ -59,9 +59,18 @@ pub struct Started {
     /// Wall clock, nanoseconds since 1970, only to be shown.
     pub at_ns: i64,
     /// The workers that run.
-    pub workers: Vec<ProcessId>,
+    pub workers: Vec<StartedWorker>,
     /// The cgroup that holds the tree; absent when none could be made.
     pub enclosure: Option<PathBuf>,
+}
+
+/// One worker that was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartedWorker {
+    /// Its rank.
+    pub rank: u32,
+    /// Its process.
+    pub process: ProcessId,
 }
 
 /// A process, told apart from a later one with the same number.

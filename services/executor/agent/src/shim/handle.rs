@@ -82,12 +82,22 @@ impl ShimHandle {
         if let Some(exit) = self.exit()? {
             return Ok(MemberState::Ended(exit));
         }
-        let started = durable::read_json::<Started>(&self.dir.started()).map_err(ShimError::file("read", self.dir.started()))?;
+        let started = self.started()?;
         Ok(match (started, lock) {
             (Some(started), true) => MemberState::Running(started),
             (Some(started), false) => MemberState::Orphaned(started),
             (None, _) => MemberState::NotStarted,
         })
+    }
+
+    /// Whether the end is recorded: one look at one file name.
+    pub fn has_ended(&self) -> bool {
+        self.dir.exit().exists()
+    }
+
+    /// The record of the start.
+    pub fn started(&self) -> Result<Option<Started>, ShimError> {
+        durable::read_json(&self.dir.started()).map_err(ShimError::file("read", self.dir.started()))
     }
 
     fn exit(&self) -> Result<Option<Exit>, ShimError> {
@@ -120,7 +130,7 @@ impl ShimHandle {
     /// something still lives then (a process the kernel cannot kill yet): call again.
     pub fn clear_orphans(&self, marker: &str, patience: Duration) -> Result<Option<Exit>, ShimError> {
         let Some(_lock) = start::lock(&self.dir)? else { return Ok(None) };
-        let started = durable::read_json::<Started>(&self.dir.started()).map_err(ShimError::file("read", self.dir.started()))?;
+        let started = self.started()?;
         let enclosure = started.as_ref().and_then(|started| Enclosure::reopen(started.enclosure.as_deref()?));
         let deadline = Instant::now() + patience;
         let mut killed = 0;

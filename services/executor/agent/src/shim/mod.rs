@@ -12,7 +12,9 @@ mod start;
 mod supervise;
 pub(crate) mod tree;
 
-pub use files::{EndedBy, Exit, Lease, MARKER_VARIABLE, MemberDir, Notice, ProcessId, ShimSpec, Started, Stop, WorkerExit, WorkerSpec};
+pub use files::{
+    EndedBy, Exit, Lease, MARKER_VARIABLE, MemberDir, Notice, ProcessId, ShimSpec, Started, StartedWorker, Stop, WorkerExit, WorkerSpec,
+};
 pub use handle::{MemberState, ShimHandle};
 pub use start::shim_main;
 

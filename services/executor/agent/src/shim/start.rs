@@ -6,7 +6,7 @@
 use super::{
     ShimError,
     enclosure::Enclosure,
-    files::{EndedBy, Lease, MARKER_VARIABLE, MemberDir, ProcessId, ShimSpec, Started, WorkerExit, WorkerSpec},
+    files::{EndedBy, Lease, MARKER_VARIABLE, MemberDir, ProcessId, ShimSpec, Started, StartedWorker, WorkerExit, WorkerSpec},
     supervise, tree,
 };
 use crate::{boot, durable};
@@ -157,10 +157,18 @@ fn start_workers(dir: &MemberDir, world: &mut supervise::World) -> Result<(), Sh
         shim: tree::identify(std::process::id() as i32).unwrap_or(ProcessId { pid: std::process::id() as i32, start_ticks: 0 }),
         boot_id: world.boot_id.clone(),
         at_ns: supervise::wall_ns(),
-        workers: world.running.keys().filter_map(|pid| tree::identify(*pid)).collect(),
+        workers: started_workers(world),
         enclosure: world.enclosure.as_ref().map(|enclosure| enclosure.path().to_owned()),
     };
     durable::write_json(&dir.started(), &started).map_err(ShimError::file("write", dir.started()))
+}
+
+/// One that has ended already is a zombie until it is reaped: its number is its own until then.
+fn started_workers(world: &supervise::World) -> Vec<StartedWorker> {
+    let process = |pid: i32| tree::identify(pid).unwrap_or(ProcessId { pid, start_ticks: 0 });
+    let mut workers: Vec<_> = world.running.iter().map(|(pid, rank)| StartedWorker { rank: *rank, process: process(*pid) }).collect();
+    workers.sort_by_key(|worker| worker.rank);
+    workers
 }
 
 /// The launch error belongs into the attempt's log, where a person looks.

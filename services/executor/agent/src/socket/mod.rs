@@ -302,15 +302,20 @@ pub(crate) fn socket_path(dir: &Path) -> PathBuf {
     std::env::temp_dir().join(format!("footplate-{}.sock", &hash[..16]))
 }
 
-/// Listens until shut down. The socket is its owner's alone.
-pub(crate) async fn serve(intake: Arc<Intake>, path: &Path, shutdown: CancellationToken) -> io::Result<()> {
+/// Binds the socket; it is its owner's alone.
+pub(crate) fn listen(path: &Path) -> io::Result<UnixListener> {
     let _ = fs::remove_file(path);
     let listener = UnixListener::bind(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Accepts until shut down.
+pub(crate) async fn accept(intake: Arc<Intake>, listener: UnixListener, shutdown: CancellationToken) {
     let open = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS_MOST));
     loop {
         let accepted = tokio::select! {
-            () = shutdown.cancelled() => return Ok(()),
+            () = shutdown.cancelled() => return,
             accepted = listener.accept() => accepted,
         };
         match (accepted, open.clone().try_acquire_owned()) {

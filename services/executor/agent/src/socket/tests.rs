@@ -92,7 +92,7 @@ impl Node {
         let life = CancellationToken::new();
         let path = root.join("agent.sock");
         let (serving, ending) = (intake.clone(), life.clone());
-        tokio::spawn(async move { serve(serving, &path, ending).await.unwrap() });
+        tokio::spawn(accept(serving, listen(&path).unwrap(), ending));
         Self { root: root.to_owned(), intake, desk, store, life }
     }
 

@@ -1,0 +1,138 @@
+//! Opening the agent's folder: one agent a folder, spools, state, socket.
+
+use crate::{
+    blob::BlobAccess,
+    boot,
+    config::{AgentConfig, AgentError, Mode},
+    core::{Core, CoreState, Fixed},
+    durable,
+    hands::Hands,
+    members::{Members, lease_file},
+    shim::Lease,
+    simulated::Simulated,
+    socket::{self, Intake, Spools},
+    spool::{Spool, SpoolOptions},
+};
+use footplate_eventlog::Broker;
+use footplate_types::{NodeShape, SpoolId};
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::net::UnixListener;
+
+/// Everything that is open while the agent lives.
+pub(super) struct Parts {
+    pub(super) core: Core,
+    pub(super) hands: Arc<dyn Hands>,
+    pub(super) intake: Arc<Intake>,
+    pub(super) spools: Spools,
+    pub(super) shape: NodeShape,
+    pub(super) listener: Option<UnixListener>,
+    /// Held: the folder is this agent's.
+    _lock: File,
+}
+
+fn folder(config: &AgentConfig, doing: &'static str) -> impl FnOnce(io::Error) -> AgentError {
+    let work = config.work.clone();
+    move |source| AgentError::Folder { doing, work, source }
+}
+
+/// Where the state is kept.
+pub(super) fn state_file(config: &AgentConfig) -> PathBuf {
+    config.work.join("state.json")
+}
+
+pub(super) async fn open(config: &AgentConfig, broker: Arc<dyn Broker>, blobs: Arc<dyn BlobAccess>) -> Result<Parts, AgentError> {
+    drop(broker);
+    fs::create_dir_all(&config.work).map_err(folder(config, "create folder"))?;
+    let lock = lock(config)?;
+    let spools = spools(config)?;
+    let mut state: CoreState = durable::read_json(&state_file(config)).map_err(folder(config, "read state"))?.unwrap_or_default();
+    if state.token.is_empty() {
+        state.token = u32::from_le_bytes(footplate_clock::entropy()).to_string();
+    }
+    let lease = Lease::read(&lease_file(config)).map_err(folder(config, "read lease"))?;
+    let boot_id = boot::id();
+    let lease_until = lease.filter(|lease| lease.boot_id == boot_id).map(|lease| lease.until_boot_ns.unwrap_or(u64::MAX));
+    let millis = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+    let fixed = Fixed {
+        node: config.node.clone(),
+        boot_id,
+        lease_ms: config.lease.map_or(0, millis),
+        beat_every_ms: millis(config.beat_every()),
+        kill_ms: millis(config.timings.kill),
+    };
+    let intake = Intake::new(config.node.clone(), spools.clone(), blobs, config.intake);
+    let spool = spools.executor.id();
+    let (hands, listener): (Arc<dyn Hands>, _) = match config.mode {
+        Mode::Simulated { run_for } => (Arc::new(Simulated::new(config.node.clone(), config.address.clone(), spool, run_for)), None),
+        Mode::Real => {
+            let path = socket::socket_path(&config.work);
+            let listener = socket::listen(&path).map_err(|source| AgentError::Socket { path: path.clone(), source })?;
+            (Arc::new(Members::new(config.clone(), intake.clone(), spool, state.token.clone(), path)), Some(listener))
+        }
+    };
+    let shape = config.shape.shape(&config.work);
+    Ok(Parts { core: Core::new(fixed, state, lease_until), hands, intake, spools, shape, listener, _lock: lock })
+}
+
+fn lock(config: &AgentConfig) -> Result<File, AgentError> {
+    let path = config.work.join("lock");
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(folder(config, "open the lock"))?;
+    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(AgentError::InUse { work: config.work.clone() }),
+        Err(error) => Err(folder(config, "take the lock")(error.into())),
+    }
+}
+
+const NAMES: [&str; 5] = ["executor", "tracker", "gpu-inventory", "logs", "metrics"];
+
+/// Opens the spools, all under one id. When one of them is not of that life (its folder was removed), offsets would begin anew under an
+/// old id and be taken for repeats: then all begin a new life, and the old ones are kept aside.
+fn spools(config: &AgentConfig) -> Result<Spools, AgentError> {
+    let root = config.work.join("spool");
+    if let Err(why) = one_life(&root) {
+        let aside = config.work.join(format!("spool-{}", footplate_clock::spool_id()));
+        tracing::error!(why, aside = %aside.display(), "the spools are not of one life: they begin anew");
+        fs::rename(&root, &aside).map_err(folder(config, "put old spools aside"))?;
+    }
+    let id = recorded_id(&root.join(NAMES[0])).unwrap_or_else(footplate_clock::spool_id);
+    let open = |at: usize, max_bytes: u64| {
+        let options = SpoolOptions { max_bytes, sync: config.sync, ..SpoolOptions::default() };
+        Spool::open(&root.join(NAMES[at]), options, || id).map_err(|source| AgentError::Spool { name: NAMES[at], source })
+    };
+    Ok(Spools {
+        executor: open(0, config.spools.reports)?,
+        tracker: open(1, config.spools.reports)?,
+        inventory: open(2, config.spools.reports)?,
+        logs: open(3, config.spools.logs)?,
+        metrics: open(4, config.spools.metrics)?,
+    })
+}
+
+fn recorded_id(dir: &Path) -> Option<SpoolId> {
+    SpoolId::parse(fs::read_to_string(dir.join("id")).ok()?.trim()).ok()
+}
+
+fn one_life(root: &Path) -> Result<(), &'static str> {
+    if !root.exists() {
+        return Ok(());
+    }
+    let ids: Vec<Option<SpoolId>> = NAMES.iter().map(|name| recorded_id(&root.join(name))).collect();
+    // A first start that was cut off has made the first few and appended nothing.
+    let made = ids.iter().take_while(|id| id.is_some()).count();
+    let rest_is_new = NAMES[made..].iter().all(|name| !root.join(name).join(format!("{:020}.seg", 1)).exists());
+    let same = ids[..made].windows(2).all(|pair| pair[0] == pair[1]);
+    let used =
+        NAMES[..made].iter().any(|name| fs::metadata(root.join(name).join(format!("{:020}.seg", 1))).is_ok_and(|file| file.len() > 0));
+    match (same, made == NAMES.len(), rest_is_new && !used) {
+        (false, ..) => Err("different ids"),
+        (true, true, _) | (true, false, true) => Ok(()),
+        (true, false, false) => Err("one is missing"),
+    }
+}

@@ -1,0 +1,286 @@
+//! From the spools to the streams, in the order of offsets, and again from what is settled when the broker may have lost some.
+//!
+//! One entry at a time, since a reader drops every offset that is not above the last: an entry that overtook a failed one would bury it.
+
+use crate::{
+    record::{self, LogRecord, MetricHeader, StoredReport},
+    spool::{Record, Spool},
+};
+use footplate_eventlog::{Broker, Expect, Message, PublishError, StreamName};
+use footplate_events::messages::{LogHeader, Report, SpoolPosition, log_subject, report_subject};
+use footplate_types::NodeName;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{sync::watch, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+/// Bytes read from a spool at a time.
+const PAGE_BYTES: usize = 1 << 20;
+/// Metric batches of one atomic publish.
+const BATCH_MOST: usize = 128;
+/// Pauses while the broker is away or full.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+/// How often an entry that the broker refuses for good is tried, at the longest pause; then it is kept aside and the next one goes.
+const REFUSALS_MOST: u32 = 60;
+/// Longest wait between two resends while a service settles nothing.
+const RESEND_MOST: Duration = Duration::from_secs(600);
+
+/// Where entries go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Destination {
+    /// REPORTS, to this service; kept until settled.
+    Reports(&'static str),
+    /// LOGS; kept until archived.
+    Logs,
+    /// METRICS; the broker's answer is enough.
+    Metrics,
+}
+
+impl Destination {
+    /// The token of subjects and file names.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Reports(service) => service,
+            Self::Logs => "logs",
+            Self::Metrics => "metrics",
+        }
+    }
+}
+
+/// One spool's way out.
+pub(crate) struct Shipper {
+    pub(crate) node: NodeName,
+    pub(crate) destination: Destination,
+    pub(crate) spool: Spool,
+    pub(crate) broker: Arc<dyn Broker>,
+    /// Up to where the service (or, for metrics, the broker) has it.
+    pub(crate) settled: watch::Sender<u64>,
+    /// Up to where everything was published at least once.
+    pub(crate) published: watch::Sender<u64>,
+    pub(crate) resend_after: Duration,
+    /// Where entries go that the broker never takes.
+    pub(crate) aside: std::path::PathBuf,
+    /// The end of the last hole that damage left in the spool: readers wait for nothing below.
+    pub(crate) holes_to: AtomicU64,
+}
+
+impl Shipper {
+    /// Ships until the end.
+    pub(crate) async fn run(self, life: CancellationToken) {
+        tokio::select! {
+            () = life.cancelled() => {}
+            () = self.ship() => {}
+        }
+    }
+
+    async fn ship(&self) {
+        let mut connections = self.broker.connections();
+        let mut appended = self.spool.watch();
+        let mut settled = self.settled.subscribe();
+        let mut next = self.spool.first().max(*settled.borrow() + 1);
+        let mut patience = self.resend_after;
+        let mut moved = Instant::now();
+        let mut pause = PAUSE.0;
+        loop {
+            if connections.has_changed().unwrap_or(false) {
+                connections.mark_unchanged();
+                next = self.unsettled();
+            }
+            match self.spool.read_from(next, PAGE_BYTES).await {
+                Ok(page) if !page.is_empty() => {
+                    self.note_holes(next, &page);
+                    let done = self.publish_page(&page).await;
+                    if let Some(last) = done {
+                        next = last + 1;
+                        moved = Instant::now();
+                        pause = PAUSE.0;
+                        self.published.send_if_modified(|known| *known < last && std::mem::replace(known, last) != last);
+                    }
+                    if done != page.last().map(|record| record.offset) {
+                        tokio::time::sleep(pause).await;
+                        pause = (pause * 2).min(PAUSE.1);
+                    }
+                    continue;
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::error!(%error, destination = ?self.destination, "spool cannot be read");
+                    tokio::time::sleep(PAUSE.1).await;
+                    continue;
+                }
+            }
+            let standing = self.destination != Destination::Metrics && *settled.borrow() < self.spool.durable();
+            tokio::select! {
+                _ = appended.changed() => {}
+                _ = connections.changed() => next = self.unsettled(),
+                _ = settled.changed() => {
+                    moved = Instant::now();
+                    patience = self.resend_after;
+                }
+                () = tokio::time::sleep_until(moved + patience), if standing => {
+                    tracing::info!(destination = ?self.destination, from = self.unsettled(), "nothing settled for long: sent again");
+                    next = self.unsettled();
+                    moved = Instant::now();
+                    patience = (patience * 2).min(RESEND_MOST);
+                }
+            }
+        }
+    }
+
+    fn note_holes(&self, mut expected: u64, page: &[Record]) {
+        for record in page {
+            if record.offset > expected {
+                self.holes_to.fetch_max(record.offset, Ordering::Relaxed);
+            }
+            expected = record.offset + 1;
+        }
+    }
+
+    /// The lowest offset that a reader may still wait for.
+    fn kept_from(&self) -> u64 {
+        self.spool.first().max(self.holes_to.load(Ordering::Relaxed))
+    }
+
+    fn unsettled(&self) -> u64 {
+        self.spool.first().max(*self.settled.borrow() + 1)
+    }
+
+    /// Publishes in order until one fails; the last offset that the broker has.
+    async fn publish_page(&self, page: &[Record]) -> Option<u64> {
+        match self.destination {
+            Destination::Metrics => self.publish_metrics(page).await,
+            Destination::Reports(_) | Destination::Logs => {
+                let mut last = None;
+                for record in page {
+                    if !self.publish_one(record).await {
+                        break;
+                    }
+                    last = Some(record.offset);
+                }
+                last
+            }
+        }
+    }
+
+    async fn publish_metrics(&self, page: &[Record]) -> Option<u64> {
+        let mut last = None;
+        for part in page.chunks(BATCH_MOST) {
+            let messages: Vec<_> = part.iter().filter_map(|record| Some((self.message(record)?, Expect::Any))).collect();
+            let stored = match messages.len() {
+                0 | 1 => false,
+                _ => self.broker.publish_batch(StreamName::Metrics, messages).await.is_ok(),
+            };
+            if stored {
+                last = part.last().map(|record| record.offset);
+            } else {
+                // One by one: the sender of a batch that failed in part is told by each.
+                for record in part {
+                    if !self.publish_one(record).await {
+                        self.forget(last).await;
+                        return last;
+                    }
+                    last = Some(record.offset);
+                }
+            }
+        }
+        self.forget(last).await;
+        last
+    }
+
+    /// METRICS is durable when it answers: what it has is settled.
+    async fn forget(&self, last: Option<u64>) {
+        if let Some(last) = last {
+            self.settled.send_replace(last);
+        }
+    }
+
+    /// Whether the entry is out of the way: stored, or kept aside as one that can never be.
+    async fn publish_one(&self, record: &Record) -> bool {
+        let Some(message) = self.message(record) else {
+            tracing::error!(offset = record.offset, destination = ?self.destination, "unreadable entry skipped");
+            return true;
+        };
+        let mut refusals = 0;
+        loop {
+            match self.broker.publish(self.stream(), message.clone(), Expect::Any).await {
+                Ok(_) => return true,
+                Err(PublishError::Refused(why)) => {
+                    refusals += 1;
+                    tracing::error!(%why, subject = %message.subject, offset = record.offset, "refused");
+                    if refusals >= REFUSALS_MOST {
+                        return self.keep_aside(record).await;
+                    }
+                    tokio::time::sleep(PAUSE.1).await;
+                }
+                // Unknown: sent again; the reader drops the repeat.
+                Err(PublishError::Unknown(_) | PublishError::Full(_) | PublishError::Unavailable(_) | PublishError::Conflict) => {
+                    return false;
+                }
+            }
+        }
+    }
+
+    async fn keep_aside(&self, record: &Record) -> bool {
+        let path = self.aside.join(format!("{}-{}", self.destination.name(), record.offset));
+        let payload = record.payload.clone();
+        let write = move || {
+            std::fs::create_dir_all(path.parent().unwrap_or(&path))?;
+            crate::durable::write(&path, &payload)
+        };
+        matches!(tokio::task::spawn_blocking(write).await, Ok(Ok(())))
+    }
+
+    fn stream(&self) -> StreamName {
+        match self.destination {
+            Destination::Reports(_) => StreamName::Reports,
+            Destination::Logs => StreamName::Logs,
+            Destination::Metrics => StreamName::Metrics,
+        }
+    }
+
+    fn message(&self, record: &Record) -> Option<Message> {
+        match self.destination {
+            Destination::Reports(service) => {
+                let stored = StoredReport::from_bytes(&record.payload)?;
+                let at = SpoolPosition { spool: self.spool.id(), offset: record.offset };
+                let headers = stored.traceparent.iter().map(|trace| ("traceparent".to_owned(), trace.clone())).collect();
+                let report = Report {
+                    node: self.node.clone(),
+                    epoch: stored.epoch,
+                    at,
+                    kept_from: self.kept_from(),
+                    body: stored.body,
+                    traceparent: stored.traceparent,
+                };
+                let payload = serde_json::to_vec(&report).ok()?.into();
+                Some(Message { subject: report_subject(&self.node, service), headers, payload })
+            }
+            Destination::Logs => {
+                let (header, body) = record::unpack::<LogRecord>(&record.payload)?;
+                let subject = log_subject(&self.node, header.of.run);
+                let header = LogHeader {
+                    spool: self.spool.id(),
+                    offset: record.offset,
+                    kept_from: self.kept_from(),
+                    project: header.of.project,
+                    run: header.of.run,
+                    attempt: header.of.attempt,
+                    member: header.of.member,
+                    rank: header.rank,
+                    stream: header.stream,
+                    at: header.at,
+                };
+                Some(Message { subject, headers: header.to_headers(), payload: body })
+            }
+            Destination::Metrics => {
+                let (header, body) = record::unpack::<MetricHeader>(&record.payload)?;
+                Some(Message { subject: header.subject, headers: Vec::new(), payload: body })
+            }
+        }
+    }
+}
