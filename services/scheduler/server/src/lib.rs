@@ -1,1 +1,116 @@
-//! The shell of the scheduler service: consumers, gRPC, projection.
+//! The shell of the scheduler: clients' submissions and requests, the leader that decides, the assignments of the nodes.
+//!
+//! Every rule stands in the core; here are the ledger, the broker and the wire. It writes queues, jobs and requests about jobs, and nodes'
+//! assignments, which are a function of the ledger; it never speaks to an agent or to another service.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod desk;
+mod jobs;
+mod leader;
+mod measures;
+mod queues;
+mod shell;
+mod spec;
+mod views;
+
+use crate::{jobs::Jobs, leader::Lead, measures::Measures, queues::Queues, shell::Shell, views::Views};
+use footplate_api::server::ServerParts;
+use footplate_api::v1::{
+    job_service_server::JobServiceServer, queue_service_server::QueueServiceServer,
+    scheduler_view_service_server::SchedulerViewServiceServer,
+};
+use footplate_clock::SharedClock;
+use footplate_eventlog::{LeaseConfig, Ledger, Live, follow, lead};
+use footplate_events::{Aggregate, Subject};
+pub use footplate_scheduler_core::Policy;
+use footplate_scheduler_core::{SERVICE, State};
+use footplate_service::Context;
+use footplate_types::ServiceName;
+pub use spec::{job_spec_from_wire, job_spec_to_wire};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// How the scheduler runs.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// This instance, such as `host-1/4711`.
+    pub instance: String,
+    /// The leader's lease.
+    pub lease: Duration,
+    /// The longest a read waits for "at least N", and a write for its answer.
+    pub wait: Duration,
+    /// The knobs of the decisions.
+    pub policy: Policy,
+}
+
+impl Config {
+    /// The defaults for an instance.
+    pub fn new(instance: impl Into<String>) -> Self {
+        Self { instance: instance.into(), lease: Duration::from_secs(10), wait: Duration::from_secs(10), policy: Policy::default() }
+    }
+}
+
+/// The filters of the ledger that the scheduler's view folds.
+pub fn filters() -> Vec<String> {
+    let kinds = [Aggregate::Queue, Aggregate::Job, Aggregate::JobRequest, Aggregate::Attempt, Aggregate::Node];
+    let mut filters = kinds.map(|kind| Subject::filter(None, Some(kind))).to_vec();
+    filters.push(Subject::term(&service()).to_string());
+    filters
+}
+
+fn service() -> ServiceName {
+    ServiceName::parse(SERVICE).expect("a literal that is valid")
+}
+
+/// A running scheduler: its part of the public API.
+#[derive(Clone)]
+pub struct Handle {
+    jobs: Jobs,
+    queues: Queues,
+    views: Views,
+    live: Live<State>,
+}
+
+impl Handle {
+    /// Adds the scheduler's services.
+    #[must_use]
+    pub fn parts(&self, parts: ServerParts) -> ServerParts {
+        parts
+            .service(JobServiceServer::new(self.jobs.clone()))
+            .service(QueueServiceServer::new(self.queues.clone()))
+            .service(SchedulerViewServiceServer::new(self.views.clone()))
+    }
+
+    /// Its view, for tests and tools in the same process.
+    pub fn live(&self) -> &Live<State> {
+        &self.live
+    }
+}
+
+/// Starts the scheduler's tasks under `context` and gives its part of the API.
+pub fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, context: &Context) -> Handle {
+    let live = Live::new(State::default(), 0);
+    let token = context.shutdown.token();
+    let measures = Measures::register(&context.metrics);
+
+    let view = follow(ledger.clone(), filters(), live.clone(), token.clone());
+    context.supervisor.spawn_infallible("scheduler view", view);
+    let counting = measures::count_pending(live.clone(), measures.clone(), token.clone());
+    context.supervisor.spawn_infallible("scheduler measures", counting);
+    let caught_up = shell::caught_up(ledger.clone(), live.clone(), context.readiness.latch("scheduler view"), token.clone());
+    context.supervisor.spawn_infallible("scheduler start", caught_up);
+    let decider = Lead::new(ledger.broker().clone(), config.policy.clone(), measures);
+    let lease = LeaseConfig { service: service(), instance: config.instance.clone(), lease: config.lease };
+    let leading = lead(ledger.clone(), lease, live.clone(), decider, Arc::new(Notify::new()), token);
+    context.supervisor.spawn("scheduler leader", leading);
+
+    let shell = Shell::new(ledger.clone(), live.clone(), clock.clone(), config);
+    Handle {
+        jobs: Jobs::new(shell.clone()),
+        queues: Queues::new(shell),
+        views: Views::new(ledger.clone(), live.clone(), config.wait),
+        live,
+    }
+}

@@ -1,0 +1,93 @@
+//! `JobService`: submissions, requests, reads.
+
+mod asks;
+mod history;
+mod read;
+mod show;
+mod submit;
+
+use crate::shell::{Shell, project_of};
+use footplate_api::server::principal;
+use footplate_api::v1::{
+    ExplainJobResponse, GetJobRequest, GetJobResponse, JobRequest, JobRequestResponse, ListJobsRequest, ListJobsResponse,
+    ReprioritizeJobRequest, SubmitJobRequest, SubmitJobResponse, job_service_server::JobService,
+};
+use footplate_api::{Refusal, reason};
+use footplate_events::facts::{JobCancelRequested, JobHoldRequested, JobReleaseRequested, JobReprioritizeRequested};
+use footplate_scheduler_core::Refusal as No;
+use tonic::{Request, Response, Status};
+
+#[derive(Clone)]
+pub(crate) struct Jobs {
+    shell: Shell,
+}
+
+impl Jobs {
+    pub(crate) fn new(shell: Shell) -> Self {
+        Self { shell }
+    }
+}
+
+/// A core's no, as clients are told.
+pub(crate) fn refused(no: No) -> Refusal {
+    let told = no.to_string();
+    match no {
+        No::Invalid(invalid) => {
+            let refusal = Refusal::new(&reason::INVALID_SPEC, told).field(invalid.field).value(invalid.value);
+            refusal.allowed(invalid.allowed)
+        }
+        No::NoSuchQueue { queue, there } => Refusal::new(&reason::QUEUE_NOT_FOUND, told).field("queue.name").value(queue).allowed(there),
+        No::QueueClosed { queue } => Refusal::new(&reason::QUEUE_CLOSED, told).field("queue.name").value(queue),
+        No::NeverFits { .. } => Refusal::new(&reason::NO_NODE_FITS, told).field("resources"),
+        No::OverQuota { .. } => Refusal::new(&reason::QUOTA_EXCEEDED, told).field("resources"),
+        No::QueueInUse { queue, .. } => {
+            Refusal::new(&reason::QUEUE_CLOSED, told).field("name").value(queue).next("cancel its jobs or wait for them, then close it")
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl JobService for Jobs {
+    async fn submit_job(&self, request: Request<SubmitJobRequest>) -> Result<Response<SubmitJobResponse>, Status> {
+        let actor = principal(&request)?;
+        Ok(Response::new(self.submit(request.into_inner(), actor).await?))
+    }
+
+    async fn get_job(&self, request: Request<GetJobRequest>) -> Result<Response<GetJobResponse>, Status> {
+        Ok(Response::new(self.get(request.into_inner()).await?))
+    }
+
+    async fn list_jobs(&self, request: Request<ListJobsRequest>) -> Result<Response<ListJobsResponse>, Status> {
+        Ok(Response::new(self.list(request.into_inner()).await?))
+    }
+
+    async fn cancel_job(&self, request: Request<JobRequest>) -> Result<Response<JobRequestResponse>, Status> {
+        self.ask(request, |request, reason| JobCancelRequested { request, reason }.into()).await
+    }
+
+    async fn hold_job(&self, request: Request<JobRequest>) -> Result<Response<JobRequestResponse>, Status> {
+        self.ask(request, |request, reason| JobHoldRequested { request, reason }.into()).await
+    }
+
+    async fn release_job(&self, request: Request<JobRequest>) -> Result<Response<JobRequestResponse>, Status> {
+        self.ask(request, |request, _| JobReleaseRequested { request }.into()).await
+    }
+
+    async fn reprioritize_job(&self, request: Request<ReprioritizeJobRequest>) -> Result<Response<JobRequestResponse>, Status> {
+        let priority = request.get_ref().priority;
+        let request = request.map(|asked| JobRequest {
+            project: asked.project,
+            run_id: asked.run_id,
+            reason: String::new(),
+            request_id: asked.request_id,
+            wait: asked.wait,
+        });
+        self.ask(request, move |request, _| JobReprioritizeRequested { request, priority }.into()).await
+    }
+
+    async fn explain_job(&self, request: Request<GetJobRequest>) -> Result<Response<ExplainJobResponse>, Status> {
+        let request = request.into_inner();
+        let project = project_of(&request.project)?;
+        Ok(Response::new(self.explain(&project, &request).await?))
+    }
+}

@@ -1,0 +1,102 @@
+//! Requests about a job: recorded by any instance, answered by the leader in the job's own events.
+
+use super::Jobs;
+use crate::shell::{TRIES, project_of};
+use footplate_api::server::{deadline, principal};
+use footplate_api::v1::{JobRequest, JobRequestResponse};
+use footplate_api::{Refusal, reason};
+use footplate_events::facts::{Outcome, cut_text};
+use footplate_events::{Event, Subject};
+use footplate_scheduler_core::Answer;
+use footplate_types::{EventId, PrincipalId, RequestId, RunId};
+use std::time::Duration;
+use tokio::time::Instant;
+use tonic::{Request, Response, Status};
+
+/// Time that is left of a call's deadline for its answer's way back.
+const WAY_BACK: Duration = Duration::from_millis(50);
+
+impl Jobs {
+    /// Records a request and, when asked to, waits for the leader's answer.
+    pub(super) async fn ask(
+        &self,
+        request: Request<JobRequest>,
+        event: impl Fn(RequestId, String) -> Event + Send,
+    ) -> Result<Response<JobRequestResponse>, Status> {
+        let actor = principal(&request)?;
+        let until = deadline(&request);
+        let request = request.into_inner();
+        let project = project_of(&request.project)?;
+        self.shell.caught_up().await?;
+        let run = self.shell.resolve(&project, &request.run_id)?;
+        let id = match request.request_id.as_str() {
+            "" => footplate_clock::request_id(),
+            key => RequestId::derived(&[b"job", run.as_bytes(), key.as_bytes()]),
+        };
+        let answered = self.answer_of(&run, &id);
+        let sequence = match &answered {
+            Some(answer) => answer.sequence,
+            None => {
+                self.must_live(&run)?;
+                let subject = Subject::job_request(&project, run);
+                self.append_request(subject, EventId::derived(&[b"requested", id.as_bytes()]), event(id, cut_text(&request.reason)), actor)
+                    .await?
+            }
+        };
+        let answer = match answered {
+            None if request.wait => self.wait_for_answer(&run, &id, until).await,
+            known => known,
+        };
+        Ok(Response::new(JobRequestResponse {
+            sequence: answer.as_ref().map_or(sequence, |answer| answer.sequence.max(sequence)),
+            answered: answer.is_some(),
+            refused: answer.and_then(|answer| answer.refused).unwrap_or_default(),
+        }))
+    }
+
+    fn answer_of(&self, run: &RunId, id: &RequestId) -> Option<Answer> {
+        self.shell.live.read().answer(run, id).cloned()
+    }
+
+    /// Nothing is asked of a job that has ended; the leader would refuse it too.
+    fn must_live(&self, run: &RunId) -> Result<(), Refusal> {
+        let state = self.shell.live.read();
+        let Some(ended) = state.ended().get(run) else { return Ok(()) };
+        let how = match ended.fact.outcome {
+            Outcome::Succeeded => "succeeded",
+            Outcome::Failed => "failed",
+            Outcome::Cancelled => "was cancelled",
+        };
+        Err(Refusal::new(&reason::JOB_ENDED, format!("the job of run {run} has ended already: it {how}")))
+    }
+
+    async fn append_request(&self, subject: Subject, id: EventId, event: Event, actor: PrincipalId) -> Result<u64, Refusal> {
+        for _ in 0..TRIES {
+            let (events, expected) = self.shell.aggregate(&subject).await?;
+            if let Some(known) = events.iter().find(|recorded| recorded.envelope.id == id) {
+                return Ok(known.sequence);
+            }
+            let envelope = self.shell.envelope(id, subject.clone(), event.clone(), actor.clone());
+            if let Some(sequence) = self.shell.append(envelope, expected).await? {
+                return Ok(sequence);
+            }
+        }
+        Err(Refusal::new(&reason::CHANGED_MEANWHILE, "many requests about this job came at once"))
+    }
+
+    /// The leader's answer; `None` when it did not come in time.
+    async fn wait_for_answer(&self, run: &RunId, id: &RequestId, until: Option<Instant>) -> Option<Answer> {
+        let longest = Instant::now() + self.shell.wait;
+        let until = until.and_then(|until| until.checked_sub(WAY_BACK)).map_or(longest, |until| until.min(longest));
+        let mut changes = self.shell.live.changes();
+        let answered = async {
+            loop {
+                if let Some(answer) = self.answer_of(run, id) {
+                    return Some(answer);
+                }
+                changes.changed().await.ok()?;
+            }
+        };
+        tokio::time::timeout_at(until, answered).await.unwrap_or(None)
+    }
+}

@@ -1,0 +1,79 @@
+//! The leading scheduler: looks, decides, and keeps every node's assignment what the ledger says.
+
+use crate::desk::Desk;
+use crate::measures::Measures;
+use footplate_eventlog::{Broker, Decider, Live, Look, Verdict};
+use footplate_scheduler_core::{Facts, Policy, State, Timeline, decide};
+use footplate_types::Millis;
+use futures::future::BoxFuture;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often every assignment is compared with what stands in the stream.
+const COMPARE_EVERY: Duration = Duration::from_secs(60);
+
+pub(crate) struct Lead {
+    policy: Policy,
+    /// Absent until the first look of the term.
+    timeline: Option<Timeline>,
+    desk: Desk,
+    /// When to compare all assignments again, in time of the looks; at once while absent.
+    compare_at: Option<Duration>,
+    connections: tokio::sync::watch::Receiver<u64>,
+    measures: Measures,
+}
+
+impl Lead {
+    pub(crate) fn new(broker: Arc<dyn Broker>, policy: Policy, measures: Measures) -> Self {
+        let connections = broker.connections();
+        let desk = Desk::new(broker, measures.clone());
+        Self { policy, timeline: None, desk, compare_at: None, connections, measures }
+    }
+}
+
+fn millis(duration: Duration) -> Millis {
+    Millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
+impl Decider for Lead {
+    type State = State;
+
+    fn term_began(&mut self, _look: &Look) {
+        self.timeline = None;
+        self.compare_at = None;
+        self.desk.forget();
+    }
+
+    fn decide(&mut self, state: &State, look: &Look) -> Verdict {
+        let elapsed = millis(look.elapsed);
+        let timeline =
+            self.timeline.get_or_insert_with(|| state.term().map_or_else(Timeline::default, |term| Timeline::begin(term, elapsed)));
+        timeline.observe(look.view, elapsed);
+        let began = Instant::now();
+        let facts = Facts { view: look.view, now: look.now, elapsed, seed: look.view, policy: &self.policy, timeline };
+        let ruling = decide(state, &facts);
+        self.measures.looked(began.elapsed(), &ruling.decisions);
+        for decision in &ruling.decisions {
+            tracing::debug!(subject = %decision.subject, event = %decision.event.event_type(), view = look.view, "decided");
+        }
+        Verdict { decisions: ruling.decisions, wake_in: ruling.wake_in.map(Millis::duration) }
+    }
+
+    fn act<'a>(&'a mut self, live: &'a Live<State>, look: &'a Look) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            // The broker was away: it may have lost assignments that it had acknowledged.
+            let reconnected = self.connections.has_changed().unwrap_or(false);
+            if reconnected {
+                self.connections.mark_unchanged();
+                self.compare_at = None;
+            }
+            if self.compare_at.is_none_or(|at| look.elapsed >= at) {
+                self.compare_at = None;
+                self.desk.compare(live).await?;
+                self.compare_at = Some(look.elapsed + COMPARE_EVERY);
+                return Ok(());
+            }
+            self.desk.write_changed(live).await
+        })
+    }
+}
