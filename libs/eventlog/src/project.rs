@@ -77,8 +77,19 @@ pub async fn project<P: Projection>(
             chunk = items.next() => chunk,
         };
         let Some(chunk) = chunk else { return };
-        let fresh: Vec<LedgerItem> = chunk.into_iter().filter(|item| item.sequence() > position).collect();
-        let Some(last) = fresh.last().map(LedgerItem::sequence) else { continue };
+        let mut last = position;
+        // A repeat stands at or before what came already.
+        let fresh: Vec<LedgerItem> = chunk
+            .into_iter()
+            .filter(|item| {
+                let forward = item.sequence() > last;
+                last = last.max(item.sequence());
+                forward
+            })
+            .collect();
+        if fresh.is_empty() {
+            continue;
+        }
         if runner.take(fresh, last).await.is_none() {
             return;
         }

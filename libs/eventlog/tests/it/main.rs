@@ -5,6 +5,7 @@ mod appending;
 mod facts;
 mod leading;
 mod outages;
+mod reading;
 mod servers;
 
 mod memory {

@@ -102,7 +102,7 @@ async fn appends_are_there_exactly_once_though_the_broker_is_killed_under_them()
         })
         .collect();
     for _ in 0..4 {
-        let before = ledger.end().await.unwrap_or(0);
+        let before = eventually(SOON, "the broker is there", || async { ledger.end().await.ok() }).await;
         let moved = || async { ledger.end().await.is_ok_and(|end| end > before + 20).then_some(()) };
         eventually(SOON, "appends go on", moved).await;
         server.kill9().await.unwrap();
