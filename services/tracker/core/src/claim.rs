@@ -83,9 +83,7 @@ pub fn asked(report: &TrackerReport) -> Asked {
         TrackerReport::Params { params, .. } => {
             Asked::Command(RunCommand::LogParams { attempt, rank: params.rank, params: params.params.clone() })
         }
-        TrackerReport::Tags { tags, .. } => {
-            Asked::Command(RunCommand::SetTags { set: tags.set.clone(), removed: tags.removed.clone() })
-        }
+        TrackerReport::Tags { tags, .. } => Asked::Command(RunCommand::SetTags { set: tags.set.clone(), removed: tags.removed.clone() }),
         TrackerReport::Noted { noted, .. } => Asked::Command(RunCommand::Note(noted.clone())),
         TrackerReport::Artifacts { artifacts, .. } => {
             let own = |artifact: &LoggedArtifact| LoggedArtifact { attempt, ..artifact.clone() };

@@ -11,8 +11,8 @@ use footplate_events::facts::{
     Cause, DocumentRef, FinalOffsets, InputRef, Outcome, RootCause, RunSealed, SessionEnd, SourceRef, StopCause,
 };
 use footplate_types::{
-    ArtifactPath, AttemptNumber, Digest, DisplayName, EventId, ExperimentId, GpuUuid, MemberIndex, NodeName, ParamKey, PrincipalId, ProjectName,
-    QueueName, Rank, RunId, SlotIndex, Timestamp,
+    ArtifactPath, AttemptNumber, Digest, DisplayName, EventId, ExperimentId, GpuUuid, MemberIndex, NodeName, ParamKey, PrincipalId,
+    ProjectName, QueueName, Rank, RunId, SlotIndex, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};

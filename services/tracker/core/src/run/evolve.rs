@@ -4,8 +4,8 @@ use super::{Artifact, Attempt, Chain, Ended, Member, MemberLogs, MemberState, Or
 use footplate_es::Evolve;
 use footplate_events::facts::{
     AttemptCheckpointed, AttemptExited, AttemptLogsArchived, AttemptLost, AttemptReady, AttemptStarted, Cause, Exit, JobEnded, JobPlaced,
-    JobRequeued, JobStopRequested, JobSubmitted, MemberExited, RootCause, RunArtifactsLogged, RunCreated, RunFinished, RunInputsLogged, RunNoted,
-    RunParamsLogged, RunTagsSet, WaitReason,
+    JobRequeued, JobStopRequested, JobSubmitted, MemberExited, RootCause, RunArtifactsLogged, RunCreated, RunFinished, RunInputsLogged,
+    RunNoted, RunParamsLogged, RunTagsSet, WaitReason,
 };
 use footplate_events::{Aggregate, Envelope, Event, Recorded};
 use footplate_types::{AttemptNumber, EventId, ExperimentId, MemberIndex, ParamKey, Timestamp};
@@ -294,13 +294,7 @@ impl Run {
         });
     }
 
-    fn close_attempt(
-        &mut self,
-        number: AttemptNumber,
-        cause: Cause,
-        root: Option<RootCause>,
-        at: Timestamp,
-    ) {
+    fn close_attempt(&mut self, number: AttemptNumber, cause: Cause, root: Option<RootCause>, at: Timestamp) {
         if let Some(attempt) = self.attempts.get_mut(&number)
             && attempt.ended_at.is_none()
         {

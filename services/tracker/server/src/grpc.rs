@@ -1,0 +1,51 @@
+//! The tracker's seven gRPC services: each reads its request, asks the parts, and writes the answer. Nothing is decided here.
+
+mod artifacts;
+mod blobs;
+mod convert;
+mod events;
+mod experiments;
+mod lineage;
+mod metrics;
+mod runs;
+mod search;
+mod views;
+
+pub(crate) use artifacts::Artifacts;
+pub(crate) use blobs::BlobDoor;
+pub(crate) use events::Events;
+pub(crate) use experiments::Experiments;
+pub(crate) use metrics::MetricDoor;
+pub(crate) use runs::Runs;
+pub(crate) use views::Views;
+
+use footplate_api::{Refusal, reason};
+use footplate_types::{Invalid, PrincipalId, ProjectName};
+use tonic::Request;
+
+/// The most entries of a page.
+const PAGE_MAX: usize = 1_000;
+
+/// The project of a request; where it names none, the one of the call's header.
+fn project_of<T>(request: &Request<T>, named: &str) -> Result<ProjectName, Refusal> {
+    let name = if named.is_empty() { footplate_api::server::project(request).unwrap_or_default() } else { named };
+    if name.is_empty() {
+        return Err(Refusal::new(&reason::MISSING_FIELD, "project: a project is needed").field("project"));
+    }
+    let project = ProjectName::parse(name).map_err(|invalid| invalid.of("project"))?;
+    if project.is_platform() {
+        return Err(Invalid::new("project", name, "a project's own name; _ is the platform's").into());
+    }
+    Ok(project)
+}
+
+/// Who calls; a server without an authenticator (tests) knows everyone as `anonymous`.
+fn actor_of<T>(request: &Request<T>) -> PrincipalId {
+    let anonymous = || PrincipalId::parse("anonymous").expect("a literal that is valid");
+    footplate_api::server::principal(request).unwrap_or_else(|_| anonymous())
+}
+
+/// How many entries a page has.
+fn page_size(asked: u32, default: usize) -> usize {
+    if asked == 0 { default } else { (asked as usize).min(PAGE_MAX) }
+}

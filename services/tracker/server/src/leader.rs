@@ -1,0 +1,152 @@
+//! What one instance does for all: it folds reports, reads configs, sets seals.
+//!
+//! Runs are client-written, so every append stands under its aggregate's expectation and a deposed leader is harmless whatever it still
+//! does: leading here is for liveness and to spare the work. So the lease is held by [`lead`], and the work runs beside it while the
+//! lease was confirmed shortly before.
+
+mod configs;
+mod reports;
+mod seals;
+
+pub(crate) use reports::check_artifacts;
+
+use crate::figures::Figures;
+use crate::metrics::Reads;
+use crate::view::State;
+use crate::write::Writer;
+use footplate_blobs::Blobs;
+use footplate_clock::SharedClock;
+use footplate_eventlog::inbox::Inbox;
+use footplate_eventlog::{Broker, Decider, Live, Look, Verdict};
+use footplate_tracker_core::SealPolicy;
+use futures::future::BoxFuture;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+/// How often the lease's holder says that it still leads.
+const CONFIRM_EVERY: Duration = Duration::from_millis(500);
+
+/// How long the work goes on after the last such word.
+const CONFIRMED_FOR: Duration = Duration::from_secs(3);
+
+/// The longest pause between two looks for work.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// The lease's side: nothing to decide under a term, only the word that this instance leads.
+pub(crate) struct Leading {
+    clock: SharedClock,
+    confirmed: watch::Sender<Option<Duration>>,
+}
+
+/// The work's side. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Lead {
+    clock: SharedClock,
+    confirmed: watch::Receiver<Option<Duration>>,
+}
+
+/// Both sides.
+pub(crate) fn leading(clock: SharedClock) -> (Leading, Lead) {
+    let (confirmed, follower) = watch::channel(None);
+    (Leading { clock: clock.clone(), confirmed }, Lead { clock, confirmed: follower })
+}
+
+impl Lead {
+    /// Whether this instance leads, as far as it knows.
+    pub(crate) fn is_leading(&self) -> bool {
+        self.confirmed.borrow().is_some_and(|at| self.clock.elapsed().saturating_sub(at) < CONFIRMED_FOR)
+    }
+
+    async fn begins(&mut self) {
+        while !self.is_leading() {
+            if self.confirmed.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}
+
+impl Decider for Leading {
+    type State = State;
+
+    fn term_began(&mut self, look: &Look) {
+        tracing::info!(term = look.term, "leads the tracker");
+    }
+
+    fn decide(&mut self, _state: &State, _look: &Look) -> Verdict {
+        Verdict { decisions: Vec::new(), wake_in: Some(CONFIRM_EVERY) }
+    }
+
+    fn act<'a>(&'a mut self, _live: &'a Live<State>, _look: &'a Look) -> BoxFuture<'a, Result<(), String>> {
+        let now = self.clock.elapsed();
+        self.confirmed.send_replace(Some(now));
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// What the leader's work needs.
+#[derive(Clone)]
+pub(crate) struct Work {
+    /// Appends.
+    pub writer: Writer,
+    /// The broker.
+    pub broker: Arc<dyn Broker>,
+    /// The store of metrics.
+    pub reads: Reads,
+    /// The store of documents and artifacts.
+    pub blobs: Blobs,
+    /// Elapsed time.
+    pub clock: SharedClock,
+    /// When a seal no longer waits.
+    pub seal: SealPolicy,
+    /// Counters.
+    pub figures: Figures,
+}
+
+impl Work {
+    /// Works while this instance leads, until shut down.
+    pub(crate) async fn run(self, mut lead: Lead, shutdown: CancellationToken) {
+        loop {
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = lead.begins() => {}
+            }
+            let stint = shutdown.child_token();
+            self.stint(&lead, &stint).await;
+            stint.cancel();
+            if !shutdown.is_cancelled() {
+                tracing::info!("no longer leads the tracker");
+            }
+        }
+    }
+
+    /// One time of leading: everything that is only remembered begins anew.
+    async fn stint(&self, lead: &Lead, stint: &CancellationToken) {
+        let wake = Arc::new(Notify::new());
+        let inbox = Inbox::new("tracker", wake.clone());
+        tokio::spawn(inbox.clone().fill(self.broker.clone(), stint.clone()));
+        let mut reports = reports::Reports::begin(self, inbox, stint).await;
+        let mut seals = seals::Seals::default();
+        let mut position = self.writer.view().live().changes();
+        let mut stored = self.reads.consumer().stored();
+        while lead.is_leading() && !stint.is_cancelled() {
+            let more = reports.fold(self).await;
+            let opened = self.writer.view().live().read().open();
+            self.figures.open_runs.set(i64::try_from(opened.len()).unwrap_or(i64::MAX));
+            configs::read(self, &opened).await;
+            seals.look(self, &opened, reports.settled()).await;
+            if more {
+                continue;
+            }
+            tokio::select! {
+                () = stint.cancelled() => {}
+                () = wake.notified() => {}
+                _ = position.changed() => {}
+                _ = stored.changed(), if !opened.is_empty() => {}
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Metrics: from clients into METRICS, from METRICS into the series store, and back to readers.
+
+mod consumer;
+mod ingest;
+mod publisher;
+mod reads;
+mod validate;
+
+pub(crate) use consumer::Consumer;
+pub use consumer::ConsumerConfig;
+pub(crate) use ingest::Ingest;
+pub(crate) use publisher::Publisher;
+pub(crate) use reads::{Reads, Searchable, Wanted, newest};
+pub(crate) use validate::{Checked, check};

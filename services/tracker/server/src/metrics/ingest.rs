@@ -1,0 +1,137 @@
+//! Clients' batches: checked against the run, published, acknowledged when durable.
+
+use super::{Checked, Consumer, Publisher, check, consumer::OWN_SOURCE_MARK};
+use crate::error::{publish_failed, read_failed, series_failed};
+use crate::figures::Figures;
+use crate::view::View;
+use footplate_api::v1::{IngestRequest, IngestResponse};
+use footplate_api::{Refusal, reason};
+use footplate_clock::SharedClock;
+use footplate_eventlog::{Message, StreamName};
+use footplate_events::messages::metrics_subject;
+use footplate_series::{SeriesSource, SessionKey, SessionProgress};
+use footplate_types::AttemptNumber;
+use prost::Message as _;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How many sessions' progress is remembered; others are looked up in the store when they go on.
+const SESSIONS_MAX: usize = 20_000;
+
+/// The door for clients' batches. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Ingest {
+    view: View,
+    consumer: Consumer,
+    publisher: Publisher,
+    source: Arc<str>,
+    clock: SharedClock,
+    figures: Figures,
+    sessions: Arc<Mutex<BTreeMap<SessionKey, SessionProgress>>>,
+    within: Duration,
+}
+
+impl Ingest {
+    /// A door that publishes under the instance's own source.
+    pub(crate) fn new(
+        view: View,
+        consumer: Consumer,
+        publisher: Publisher,
+        instance: &str,
+        clock: SharedClock,
+        figures: Figures,
+        within: Duration,
+    ) -> Self {
+        let slug: String =
+            instance.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).take(60).collect();
+        let source = format!("{OWN_SOURCE_MARK}{slug}").into();
+        Self { view, consumer, publisher, source, clock, figures, sessions: Arc::default(), within }
+    }
+
+    /// Takes one batch: `Ok` when it is durable. A repeated number is acknowledged and not sent again.
+    pub(crate) async fn take(&self, request: IngestRequest) -> Result<IngestResponse, Refusal> {
+        let batch = check(&request, self.clock.now())?;
+        self.check_run(&batch).await?;
+        let key = SessionKey { source: SeriesSource::Run(batch.run), attempt: batch.attempt, rank: batch.rank, session: batch.session };
+        // A session's first batch needs no look: sent twice, it is stored once.
+        if batch.n > 1 {
+            self.remember(&key).await?;
+        }
+        if self.with(&key, |progress| progress.has(batch.n)) {
+            return Ok(self.answer(&key));
+        }
+        let subject = metrics_subject(batch.run, &self.source);
+        let message = Message { subject, headers: Vec::new(), payload: batch.packed().encode_to_vec().into() };
+        self.publisher.publish(message, Instant::now() + self.within).await.map_err(publish_failed)?;
+        self.figures.batches_acked.inc();
+        self.figures.points_acked.inc_by(batch.points());
+        if batch.implausible > 0 {
+            self.figures.implausible_times.inc_by(batch.implausible);
+            tracing::warn!(run = %batch.run, points = batch.implausible, "points with an implausible time are kept as they are");
+        }
+        // Gaps beyond the bound are the store's to refuse: what is durable here is acknowledged by the call's success.
+        let _ = self.with(&key, |progress| progress.note(batch.n));
+        Ok(self.answer(&key))
+    }
+
+    /// A run of another project is not found, and an attempt must be one of the run's.
+    async fn check_run(&self, batch: &Checked) -> Result<(), Refusal> {
+        let run = self.view.resolve(&batch.project, &batch.run.to_string()).await?;
+        let known = batch.attempt == AttemptNumber(0) || run.attempts.contains_key(&batch.attempt);
+        if !known {
+            self.view.catch_up().await?;
+            let run = self.view.resolve(&batch.project, &batch.run.to_string()).await?;
+            if !run.attempts.contains_key(&batch.attempt) {
+                let message = format!("run {} has no attempt {}", batch.run, batch.attempt);
+                return Err(Refusal::new(&reason::ATTEMPT_NOT_FOUND, message).field("attempt").value(batch.attempt));
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks up what is stored of a session that this instance does not know: everything up to the end that METRICS has now.
+    async fn remember(&self, key: &SessionKey) -> Result<(), Refusal> {
+        if self.lock().contains_key(key) {
+            return Ok(());
+        }
+        self.wait_stored().await?;
+        let stored = self.consumer.series().store().sessions(&key.source).await.map_err(series_failed)?;
+        let progress = stored.into_iter().find(|progress| progress.key == *key).unwrap_or_else(|| SessionProgress::new(key.clone()));
+        let mut sessions = self.lock();
+        if sessions.len() >= SESSIONS_MAX {
+            sessions.pop_first();
+        }
+        sessions.entry(key.clone()).or_insert(progress);
+        Ok(())
+    }
+
+    async fn wait_stored(&self) -> Result<(), Refusal> {
+        let broker = self.view.ledger().broker();
+        let end = broker.bounds(StreamName::Metrics).await.map_err(read_failed)?.last;
+        let mut stored = self.consumer.stored();
+        if *stored.borrow() >= end {
+            return Ok(());
+        }
+        broker.nudge(StreamName::Metrics);
+        let reached = tokio::time::timeout(self.within, stored.wait_for(|at| *at >= end)).await;
+        match reached {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(Refusal::new(&reason::VIEW_BEHIND, "the series store has not read METRICS to its end yet")),
+        }
+    }
+
+    fn answer(&self, key: &SessionKey) -> IngestResponse {
+        IngestResponse { session: key.session.to_string(), acked: self.with(key, |progress| progress.contiguous) }
+    }
+
+    fn with<T>(&self, key: &SessionKey, what: impl FnOnce(&mut SessionProgress) -> T) -> T {
+        let mut sessions = self.lock();
+        what(sessions.entry(key.clone()).or_insert_with(|| SessionProgress::new(key.clone())))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<SessionKey, SessionProgress>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
