@@ -78,5 +78,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let begin = Instant::now();
     let read = store.points(&key).await?.len();
     println!("read: one series of {read} points in {:.2} ms", begin.elapsed().as_secs_f64() * 1e3);
+    let mut late = batch(1, 0, steps)?;
+    (late.sequence, late.n) = (steps as u64 + 1, steps as u64 + 1);
+    late.series[0].1.iter_mut().for_each(|point| point.time_ms -= 1);
+    late.series[0].1.reverse();
+    let begin = Instant::now();
+    let stored = store.ingest(&[late]).await?.points;
+    println!("late points, last first: {stored} in {:.2} s, each looked up among those stored", begin.elapsed().as_secs_f64());
     Ok(())
 }

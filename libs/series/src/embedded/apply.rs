@@ -148,7 +148,9 @@ struct Packer<'k> {
     series: u64,
     stats: Option<SeriesStats>,
     open: Option<Open>,
-    decoded: BTreeMap<[u8; 20], Vec<Point>>,
+    /// What the other chunks hold; read when the first point comes that could repeat one of theirs.
+    others: Option<Vec<(ChunkKey, Header)>>,
+    decoded: BTreeMap<ChunkKey, Vec<Point>>,
 }
 
 struct Open {
@@ -160,7 +162,7 @@ struct Open {
 
 impl<'k> Packer<'k> {
     fn resume(tables: &Tables<'_>, key: &'k SeriesKey, series: u64, stats: Option<SeriesStats>) -> Result<Self, Fault> {
-        let mut packer = Self { key, series, stats, open: None, decoded: BTreeMap::new() };
+        let mut packer = Self { key, series, stats, open: None, others: None, decoded: BTreeMap::new() };
         if stats.is_some()
             && let Some((at, bytes)) = last_chunk(tables, series)?
         {
@@ -207,35 +209,54 @@ impl<'k> Packer<'k> {
     /// Whether an equal point is stored or waiting. Only points that lie within the series' bounds of both step and time come here, so a
     /// program that goes forward never pays for this.
     fn holds(&mut self, tables: &Tables<'_>, point: &Point) -> Result<bool, Fault> {
-        let open_at = self.open.as_ref().map(|open| open.at);
         if let Some(open) = &mut self.open {
             match open.chunk.contains(point) {
                 Ok(true) => return Ok(true),
-                Ok(false) => {}
-                Err(Fault::Damaged(_)) => {}
+                Ok(false) | Err(Fault::Damaged(_)) => {}
                 Err(fault) => return Err(fault),
             }
         }
-        let (first, last) = ChunkKey::all_of(self.series);
-        for entry in tables.chunks.range::<&[u8; 20]>(&first..=&last)? {
-            let (at, bytes) = entry?;
-            let at = *at.value();
-            if open_at.is_some_and(|open| open.bytes() == at) {
-                continue;
-            }
-            let Ok((header, blocks)) = Header::read(bytes.value()) else { continue };
-            if header.may_hold(point) && self.decoded(at, &header, blocks).contains(point) {
-                return Ok(true);
+        let others = match self.others.take() {
+            Some(others) => others,
+            None => self.read_others(tables)?,
+        };
+        let mut found = false;
+        for (at, header) in others.iter().filter(|(_, header)| header.may_hold(point)) {
+            if self.decoded(tables, *at, header)?.contains(point) {
+                found = true;
+                break;
             }
         }
-        Ok(false)
+        self.others = Some(others);
+        Ok(found)
     }
 
-    fn decoded(&mut self, at: [u8; 20], header: &Header, blocks: &[u8]) -> &[Point] {
-        if self.decoded.len() >= DECODED_CHUNKS && !self.decoded.contains_key(&at) {
-            self.decoded.pop_first();
+    fn read_others(&self, tables: &Tables<'_>) -> Result<Vec<(ChunkKey, Header)>, Fault> {
+        let open = self.open.as_ref().map(|open| open.at);
+        let (first, last) = ChunkKey::all_of(self.series);
+        let mut others = Vec::new();
+        for entry in tables.chunks.range::<&[u8; 20]>(&first..=&last)? {
+            let (at, bytes) = entry?;
+            let at = ChunkKey::read(at.value());
+            if Some(at) != open
+                && let Ok((header, _)) = Header::read(bytes.value())
+            {
+                others.push((at, header));
+            }
         }
-        self.decoded.entry(at).or_insert_with(|| chunk::points(header, blocks).unwrap_or_default())
+        Ok(others)
+    }
+
+    fn decoded(&mut self, tables: &Tables<'_>, at: ChunkKey, header: &Header) -> Result<&[Point], Fault> {
+        if !self.decoded.contains_key(&at) {
+            if self.decoded.len() >= DECODED_CHUNKS {
+                self.decoded.pop_first();
+            }
+            let bytes = tables.chunks.get(&at.bytes())?;
+            let points = bytes.and_then(|bytes| Header::read(bytes.value()).and_then(|(_, blocks)| chunk::points(header, blocks)).ok());
+            self.decoded.insert(at, points.unwrap_or_default());
+        }
+        Ok(self.decoded.get(&at).map_or(&[], Vec::as_slice))
     }
 
     fn seal(&mut self, tables: &mut Tables<'_>) -> Result<(), Fault> {
@@ -244,6 +265,7 @@ impl<'k> Packer<'k> {
             Ok(bytes) => {
                 tables.chunks.insert(&open.at.bytes(), bytes.as_slice())?;
                 tables.open.remove(&self.open_key(open.at))?;
+                self.note_other(open.at, open.chunk.header());
                 Ok(())
             }
             Err(Fault::Damaged(what)) => {
@@ -262,7 +284,14 @@ impl<'k> Packer<'k> {
         open.chunk.into_fresh().into_iter().for_each(|point| apart.push(point));
         let at = ChunkKey { series: self.series, sequence, offset };
         tables.chunks.insert(&at.bytes(), apart.sealed()?.as_slice())?;
+        self.note_other(at, apart.header());
         Ok(())
+    }
+
+    fn note_other(&mut self, at: ChunkKey, header: Header) {
+        if let Some(others) = &mut self.others {
+            others.push((at, header));
+        }
     }
 
     /// Stores what is open and has grown.

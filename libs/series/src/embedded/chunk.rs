@@ -111,6 +111,10 @@ impl Growing {
         Ok(Some(Self { header, stored: blocks.to_vec(), decoded: None, fresh: Vec::new() }))
     }
 
+    pub(super) fn header(&self) -> Header {
+        self.header
+    }
+
     pub(super) fn count(&self) -> u32 {
         self.header.count
     }
