@@ -25,7 +25,7 @@ pub mod snapshot;
 pub mod verify;
 
 pub use consume::{Consumption, HandleError, Handler, consume};
-pub use leader::{Decider, LeadError, LeaseConfig, Look, Verdict, lead};
+pub use leader::{Decider, LeadError, LeaseConfig, Look, Standing, Verdict, lead, lead_watched};
 pub use ledger::{APPEND_WITHIN, AppendError, Ledger, LedgerItem, NotUnderstood};
 pub use live::{Counts, Live, follow};
 pub use mark::{Behind, Mark};

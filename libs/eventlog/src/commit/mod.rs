@@ -24,6 +24,8 @@ const INBOX_MAX: usize = 1_024;
 const WAITING_MAX: usize = 4_096;
 /// Singles that may be under way at once; what comes beyond gathers into a batch.
 const SINGLES_MAX: usize = 8;
+/// Payload bytes after which a batch takes no more.
+const BATCH_BYTES_MAX: usize = 4 << 20;
 /// The first pause before an append is sent again; doubled up to [`AGAIN_MAX`].
 const AGAIN: Duration = Duration::from_millis(20);
 /// The longest pause before an append is sent again.
@@ -147,6 +149,7 @@ impl Writer {
         if self.batches > 0 {
             return wake_at;
         }
+        let mut bytes = 0;
         let mut taken: HashSet<String> = HashSet::new();
         let mut ready: Vec<Append> = Vec::new();
         let mut left = VecDeque::with_capacity(self.waiting.len());
@@ -154,12 +157,16 @@ impl Writer {
             let subject = &append.message.subject;
             if now >= append.deadline {
                 self.overdue(append);
-            } else if append.not_before > now || ready.len() == BATCH_MAX || self.busy.contains(subject) || taken.contains(subject) {
-                wake_at = wake_at.min(append.not_before.max(now + Duration::from_millis(1)));
+            } else if append.not_before > now {
+                wake_at = wake_at.min(append.not_before);
                 // Later appends to the aggregate keep their order behind this one.
                 taken.insert(subject.clone());
                 left.push_back(append);
+            } else if bytes >= BATCH_BYTES_MAX || ready.len() == BATCH_MAX || self.busy.contains(subject) || taken.contains(subject) {
+                taken.insert(subject.clone());
+                left.push_back(append);
             } else {
+                bytes += append.message.payload.len();
                 taken.insert(subject.clone());
                 ready.push(append);
             }

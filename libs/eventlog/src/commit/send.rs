@@ -135,10 +135,10 @@ fn failed(append: &Append, error: PublishError, singly: bool) -> Fate {
     match &error {
         PublishError::Unknown(_) => again(true, false),
         PublishError::Unavailable(_) | PublishError::Conflict => again(false, false),
+        // One member may have spoiled the batch (a copy of a stored one does): singly, each gets its own answer.
+        PublishError::Refused(_) if !singly => again(false, true),
         PublishError::Full(_) | PublishError::Refused(_) if append.unknown => again(false, false),
         PublishError::Full(why) => Fate::Answer(Err(AppendError::Full(why.clone()))),
-        // One member may have spoiled the batch: singly, only that one is refused.
-        PublishError::Refused(_) if !singly => again(false, true),
         PublishError::Refused(why) => Fate::Answer(Err(AppendError::Unavailable(format!("refused: {why}; nothing was stored")))),
     }
 }

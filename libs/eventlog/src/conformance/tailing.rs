@@ -37,6 +37,15 @@ pub async fn a_tail_of_several_filters_yields_each_message_once(broker: Tested) 
     assert_eq!(texts(&take_until(&mut tail, 5).await), ["1", "3", "5"]);
 }
 
+pub async fn overlapping_filters_yield_each_message_once(broker: Tested) {
+    let filters = vec!["fp.ledger.*.job.>".to_owned(), "fp.ledger.p.>".to_owned()];
+    for (project, kind, text) in [("p", "job", "1"), ("q", "run", "2"), ("q", "job", "3"), ("p", "run", "4")] {
+        put(&broker, &format!("fp.ledger.{project}.{kind}.1"), text).await;
+    }
+    let mut tail = broker.tail(StreamName::Ledger, filters, 1);
+    assert_eq!(texts(&take_until(&mut tail, 4).await), ["1", "3", "4"]);
+}
+
 /// Rule 10: "at least N" always ends, also for a reader that no event concerns.
 pub async fn a_position_comes_even_when_nothing_matches(broker: Tested) {
     let mut tail = broker.tail(StreamName::Ledger, vec!["fp.ledger.*.node.>".to_owned()], 1);

@@ -16,12 +16,11 @@ pub(super) mod code {
     pub(in super::super) const WRONG_LAST_SEQUENCE: u64 = 10_071;
     /// Refused because of another message in flight on the subject: the sequence is not named, and the refusal may be spurious.
     pub(in super::super) const WRONG_LAST_SEQUENCE_CONSTANT: u64 = 10_164;
-    pub(in super::super) const BATCH_DUPLICATE_MESSAGE: u64 = 10_201;
     pub(in super::super) const STREAM_CREATE_STORE: u64 = 10_049;
     /// A batch that was given up (a restart, too slow, too many at once): nothing of it is stored.
     pub(super) const BATCH_GONE: [u64; 3] = [10_175, 10_176, 10_210];
     /// No room: account, server, memory, storage, store failure (maximum bytes), maximum bytes of the stream.
-    pub(super) const FULL: [u64; 6] = [10_002, 10_023, 10_028, 10_047, 10_077, 10_122];
+    pub(in super::super) const FULL: [u64; 6] = [10_002, 10_023, 10_028, 10_047, 10_077, 10_122];
     /// Temporarily away: cluster, stream offline, too many requests.
     pub(super) const AWAY: [u64; 4] = [10_008, 10_118, 10_167, 10_194];
 }
@@ -68,7 +67,7 @@ impl Refusal {
     pub(super) fn of_publish(self) -> PublishError {
         let text = format!("{} ({})", self.description, self.err_code);
         match self.err_code {
-            code::WRONG_LAST_SEQUENCE | code::WRONG_LAST_SEQUENCE_CONSTANT | code::BATCH_DUPLICATE_MESSAGE => PublishError::Conflict,
+            code::WRONG_LAST_SEQUENCE | code::WRONG_LAST_SEQUENCE_CONSTANT => PublishError::Conflict,
             other if code::FULL.contains(&other) => PublishError::Full(text),
             other if code::AWAY.contains(&other) || code::BATCH_GONE.contains(&other) => PublishError::Unavailable(text),
             _ => PublishError::Refused(text),
@@ -83,10 +82,12 @@ pub(super) async fn ask(client: &async_nats::Client, subject: &str, body: &Value
     let answer = client.send_request(format!("$JS.API.{subject}"), request).await.map_err(away)?;
     let mut value: Value =
         serde_json::from_slice(&answer.payload).map_err(|error| ApiError::Away(format!("unreadable answer: {error}")))?;
-    match value.get_mut("error").map(Value::take) {
-        Some(error) => Err(ApiError::Refused(serde_json::from_value(error).map_err(|error| ApiError::Away(error.to_string()))?)),
-        None => Ok(value),
+    let Some(error) = value.get_mut("error").map(Value::take) else { return Ok(value) };
+    let refusal: Refusal = serde_json::from_value(error).map_err(|error| ApiError::Away(error.to_string()))?;
+    if code::AWAY.contains(&refusal.err_code) {
+        return Err(ApiError::Away(format!("{} ({})", refusal.description, refusal.err_code)));
     }
+    Err(ApiError::Refused(refusal))
 }
 
 fn away(error: RequestError) -> ApiError {

@@ -16,8 +16,9 @@ pub use probe::{Probe, StreamProbe, SyncProbe};
 
 use crate::port::{Bounds, Broker, Expect, Message, Page, PublishError, ReadError, Stored, StreamName, TailItem};
 use api::ApiError;
-use async_nats::{Client, ConnectOptions, Event};
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event};
 use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -42,6 +43,14 @@ pub enum ConnectError {
     #[error("no NATS server at {servers}: {reason}; start one or set its address")]
     Unreachable {
         /// Where it was looked for.
+        servers: String,
+        /// Why it failed.
+        reason: String,
+    },
+    /// The server does not take our credentials.
+    #[error("the NATS server at {servers} does not let us in: {reason}; set the credentials that it knows")]
+    NotPermitted {
+        /// Where.
         servers: String,
         /// Why it failed.
         reason: String,
@@ -86,7 +95,7 @@ struct Core {
     config: JetStreamConfig,
     connections: watch::Sender<u64>,
     disconnections: watch::Sender<u64>,
-    nudges: watch::Sender<u64>,
+    nudges: BTreeMap<StreamName, watch::Sender<u64>>,
 }
 
 impl std::fmt::Debug for JetStreamBroker {
@@ -100,7 +109,7 @@ impl JetStreamBroker {
     pub async fn connect(config: JetStreamConfig) -> Result<Self, ConnectError> {
         let (connections, _) = watch::channel(0);
         let (disconnections, _) = watch::channel(0);
-        let (nudges, _) = watch::channel(0);
+        let nudges = StreamName::ALL.into_iter().map(|stream| (stream, watch::channel(0).0)).collect();
         let client = first_connection(&config, &connections, &disconnections).await?;
         if !client.is_server_compatible(SERVER_MIN.0, SERVER_MIN.1, 0) {
             return Err(ConnectError::TooOld { version: client.server_info().version });
@@ -145,6 +154,12 @@ impl Core {
                     Err(ApiError::Away(reason)) => {
                         return Err(ConnectError::NoJetStream { servers: self.config.servers.join(", "), reason });
                     }
+                    Err(ApiError::Refused(refusal)) if api::code::FULL.contains(&refusal.err_code) => {
+                        let wanted = self.config.bytes.sum();
+                        let reason =
+                            format!("{}; the streams reserve {wanted} bytes: give the broker more, or them less", refusal.description);
+                        return Err(ConnectError::Stream { stream: stream.as_str(), reason });
+                    }
                     Err(refused @ ApiError::Refused(_)) => {
                         return Err(ConnectError::Stream { stream: stream.as_str(), reason: refused.to_string() });
                     }
@@ -165,6 +180,9 @@ async fn first_connection(
         let options = options(config, connections.clone(), disconnections.clone()).await?;
         match options.connect(config.servers.clone()).await {
             Ok(client) => return Ok(client),
+            Err(error) if matches!(error.kind(), ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication) => {
+                return Err(ConnectError::NotPermitted { servers: config.servers.join(", "), reason: error.to_string() });
+            }
             Err(error) if tokio::time::Instant::now() >= deadline => {
                 return Err(ConnectError::Unreachable { servers: config.servers.join(", "), reason: error.to_string() });
             }
@@ -255,8 +273,10 @@ impl Broker for JetStreamBroker {
         read::listen(&self.core, subject.to_owned()).boxed()
     }
 
-    fn nudge(&self, _stream: StreamName) {
-        self.core.nudges.send_modify(|count| *count += 1);
+    fn nudge(&self, stream: StreamName) {
+        if let Some(nudges) = self.core.nudges.get(&stream) {
+            nudges.send_modify(|count| *count += 1);
+        }
     }
 
     fn connections(&self) -> watch::Receiver<u64> {

@@ -2,9 +2,9 @@
 //! that was yielded. So there is no gap and no repeat, whatever becomes of the broker, the connection or the consumer.
 
 use super::Core;
-use super::api;
+use super::api::{self, ApiError};
 use super::read;
-use crate::port::{ReadError, Stored, StreamName, TailItem};
+use crate::port::{ReadError, Stored, StreamName, TailItem, any_matches};
 use async_nats::{Message, Subscriber};
 use footplate_types::Timestamp;
 use futures::{StreamExt, stream::BoxStream};
@@ -43,7 +43,7 @@ const REMEMBERED: usize = 512;
 /// Follows `stream` from `from` on.
 pub(super) fn tail(core: Arc<Core>, stream: StreamName, filters: Vec<String>, from: u64) -> BoxStream<'static, TailItem> {
     let (items, receiver) = mpsc::channel(QUEUE);
-    let tailer = Tailer { core, stream, filters, next: from.max(1), told: None, yielded: VecDeque::new(), items };
+    let tailer = Tailer { core, stream, filters, wide: false, next: from.max(1), told: None, yielded: VecDeque::new(), items };
     tokio::spawn(tailer.run());
     futures::stream::unfold(receiver, |mut receiver| async move { receiver.recv().await.map(|item| (item, receiver)) }).boxed()
 }
@@ -52,6 +52,8 @@ struct Tailer {
     core: Arc<Core>,
     stream: StreamName,
     filters: Vec<String>,
+    /// Whether the broker took no consumer with these filters (it refuses overlapping ones), so that they are applied here.
+    wide: bool,
     /// The first sequence that is still wanted.
     next: u64,
     /// The last position that was told.
@@ -121,7 +123,15 @@ impl Tailer {
         }
         let mut consumer = match self.consumer().await {
             Ok(consumer) => consumer,
-            Err(why) => return End::Again(why),
+            Err(ApiError::Refused(refusal)) if self.filters.len() > 1 && !self.wide => {
+                tracing::debug!(stream = self.stream.as_str(), refusal = refusal.description, "filtering here instead");
+                self.wide = true;
+                return End::Again("without filters".to_owned());
+            }
+            Err(error) => {
+                tracing::warn!(stream = self.stream.as_str(), %error, "no consumer can be made");
+                return End::Again(error.to_string());
+            }
         };
         let end = self.pull(&mut consumer, connections).await;
         let delete = format!("$JS.API.CONSUMER.DELETE.{}.{}", self.stream.as_str(), consumer.name);
@@ -130,10 +140,10 @@ impl Tailer {
         end
     }
 
-    async fn consumer(&self) -> Result<Consumer, String> {
+    async fn consumer(&self) -> Result<Consumer, ApiError> {
         let name = format!("tail-{}", footplate_clock::event_id());
         let inbox = self.core.client.new_inbox();
-        let messages = self.core.client.subscribe(format!("{inbox}.*")).await.map_err(|error| error.to_string())?;
+        let messages = self.core.client.subscribe(format!("{inbox}.*")).await.map_err(|error| ApiError::Away(error.to_string()))?;
         let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let mut config = json!({
             "name": name,
@@ -148,18 +158,18 @@ impl Tailer {
         });
         match self.filters.as_slice() {
             [] => {}
+            _ if self.wide => {}
             [one] => config["filter_subject"] = json!(one),
             more => config["filter_subjects"] = json!(more),
         }
         let ask = json!({ "stream_name": self.stream.as_str(), "config": config });
-        api::ask(&self.core.client, &format!("CONSUMER.CREATE.{}.{name}", self.stream.as_str()), &ask)
-            .await
-            .map_err(|error| error.to_string())?;
+        api::ask(&self.core.client, &format!("CONSUMER.CREATE.{}.{name}", self.stream.as_str()), &ask).await?;
         Ok(Consumer { name, inbox, messages, pulls: 0, outstanding: 0, sequence: 0 })
     }
 
     async fn pull(&mut self, consumer: &mut Consumer, connections: &mut watch::Receiver<u64>) -> End {
-        let mut nudges = self.core.nudges.subscribe();
+        let Some(nudges) = self.core.nudges.get(&self.stream) else { return End::Unread };
+        let mut nudges = nudges.subscribe();
         nudges.mark_changed();
         let items = self.items.clone();
         let mut looked = Instant::now() - POSITION_PAUSE;
@@ -239,6 +249,10 @@ impl Tailer {
         }
         consumer.sequence = place.consumer_sequence;
         consumer.outstanding = consumer.outstanding.saturating_sub(1);
+        if self.wide && !any_matches(&self.filters, &message.subject) {
+            self.next = place.stream_sequence + 1;
+            return if place.pending == 0 { self.tell(place.stream_sequence).await } else { Ok(()) };
+        }
         self.hand_over(message, &place).await
     }
 

@@ -16,7 +16,7 @@ use footplate_types::{ServiceName, Timestamp};
 use futures::future::BoxFuture;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -99,6 +99,18 @@ pub fn elapsed() -> Duration {
     Instant::now().saturating_duration_since(start)
 }
 
+/// Where an instance stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Another instance leads, or nobody does yet.
+    Candidate,
+    /// It leads under this term.
+    Leads {
+        /// The term's sequence.
+        term: u64,
+    },
+}
+
 /// Stands for election, leads while it may, and stands again, until shut down. `wake` makes the leader look at once. The view must be
 /// followed by another task ([`crate::follow`]).
 pub async fn lead<D: Decider>(
@@ -109,5 +121,19 @@ pub async fn lead<D: Decider>(
     wake: Arc<Notify>,
     shutdown: CancellationToken,
 ) -> Result<(), LeadError> {
-    reign::run(ledger, lease, live, decider, wake, shutdown).await
+    let (standing, _) = watch::channel(Standing::Candidate);
+    reign::run(ledger, lease, live, decider, wake, standing, shutdown).await
+}
+
+/// [`lead`], telling where the instance stands (for readiness and metrics).
+pub async fn lead_watched<D: Decider>(
+    ledger: Ledger,
+    lease: LeaseConfig,
+    live: Live<D::State>,
+    decider: D,
+    wake: Arc<Notify>,
+    standing: watch::Sender<Standing>,
+    shutdown: CancellationToken,
+) -> Result<(), LeadError> {
+    reign::run(ledger, lease, live, decider, wake, standing, shutdown).await
 }

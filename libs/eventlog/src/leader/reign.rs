@@ -2,7 +2,7 @@
 
 use super::append::Pen;
 use super::lease::{Held, Lease};
-use super::{Decider, LeadError, LeaseConfig, Look, elapsed};
+use super::{Decider, LeadError, LeaseConfig, Look, Standing, elapsed};
 use crate::ledger::{AppendError, Ledger, LedgerItem, NotUnderstood};
 use crate::live::Live;
 use crate::port::{PublishError, StreamName};
@@ -41,12 +41,14 @@ pub(super) async fn run<D: Decider>(
     live: Live<D::State>,
     decider: D,
     wake: Arc<Notify>,
+    standing: watch::Sender<Standing>,
     shutdown: CancellationToken,
 ) -> Result<(), LeadError> {
     let lease = Lease::new(ledger.broker().clone(), config.clone());
     let connections = ledger.broker().connections();
     let pen = Pen::new(&config);
-    let mut leader = Leader { ledger, config, live, decider, wake, shutdown, connections, pen, lost: CancellationToken::new() };
+    let lost = CancellationToken::new();
+    let mut leader = Leader { ledger, config, live, decider, wake, shutdown, connections, pen, standing, lost };
     let mut own: Option<Held> = None;
     loop {
         leader.lost = CancellationToken::new();
@@ -59,6 +61,7 @@ pub(super) async fn run<D: Decider>(
         let stop = CancellationToken::new();
         let keeper = tokio::spawn(lease.clone().keep(held, leader.lost.clone(), stop.clone()));
         let end = leader.reign().await;
+        leader.standing.send_replace(Standing::Candidate);
         stop.cancel();
         own = keeper.await.ok();
         match (end, own) {
@@ -87,6 +90,7 @@ struct Leader<D: Decider> {
     shutdown: CancellationToken,
     connections: watch::Receiver<u64>,
     pen: Pen,
+    standing: watch::Sender<Standing>,
     lost: CancellationToken,
 }
 
@@ -182,6 +186,7 @@ impl<D: Decider> Leader<D> {
         self.understood()?;
         let look = self.look(term, self.live.position());
         tracing::info!(service = %self.config.service, instance = self.config.instance, term, "a term began");
+        self.standing.send_replace(Standing::Leads { term });
         self.decider.term_began(&look);
         Ok(term)
     }

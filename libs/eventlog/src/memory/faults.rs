@@ -18,7 +18,7 @@ pub struct Faults {
 #[derive(Default)]
 struct Set {
     unavailable: bool,
-    full: Option<String>,
+    full: Vec<StreamName>,
     delay: Duration,
     lose_acks: Vec<StreamName>,
     lose_requests: Vec<StreamName>,
@@ -76,9 +76,18 @@ impl Faults {
         self.moved.send_modify(|version| *version += 1);
     }
 
-    /// Whether the broker has no room.
+    /// Whether the broker has no room in any stream.
     pub fn full(&self, full: bool) {
-        self.set().full = full.then(|| "the memory broker plays full".to_owned());
+        self.set().full = if full { StreamName::ALL.to_vec() } else { Vec::new() };
+    }
+
+    /// Whether the broker has no room in one stream.
+    pub fn full_stream(&self, stream: StreamName, full: bool) {
+        let mut set = self.set();
+        set.full.retain(|name| *name != stream);
+        if full {
+            set.full.push(stream);
+        }
     }
 
     /// How long every publication takes.
@@ -137,10 +146,10 @@ impl Faults {
         if take(&mut set.lose_requests, stream) {
             return Err(PublishError::Unknown("the request was lost".to_owned()));
         }
-        match &set.full {
-            Some(why) => Err(PublishError::Full(why.clone())),
-            None => Ok(()),
+        if set.full.contains(&stream) {
+            return Err(PublishError::Full("the memory broker plays full".to_owned()));
         }
+        Ok(())
     }
 
     pub(super) fn after_store(&self, stream: StreamName) -> Result<(), PublishError> {

@@ -38,7 +38,10 @@ impl Log {
     pub(super) fn append(&mut self, messages: &[(Message, Expect)], now: Timestamp, deduplicate: bool) -> Result<Appended, PublishError> {
         if deduplicate && let Some(known) = self.duplicate(messages, now) {
             // A lone copy is acknowledged with the first one's place, a batch with a copy in it is refused.
-            return if messages.len() == 1 { Ok(Appended { last: known, stored: Vec::new() }) } else { Err(PublishError::Conflict) };
+            return match messages.len() {
+                1 => Ok(Appended { last: known, stored: Vec::new() }),
+                _ => Err(PublishError::Refused("the batch holds a message that is stored already".to_owned())),
+            };
         }
         let mut written: HashSet<&str> = HashSet::new();
         for (message, expect) in messages {

@@ -71,7 +71,14 @@ async fn a_lost_answer_is_found_behind_later_events() {
 
 #[tokio::test]
 async fn a_lost_answer_of_a_batch_leaves_every_event_once() {
+    for deduplicate in [false, true] {
+        a_lost_answer_of_a_batch(deduplicate).await;
+    }
+}
+
+async fn a_lost_answer_of_a_batch(deduplicate: bool) {
     let (broker, ledger) = ledger();
+    broker.faults().deduplicate(deduplicate);
     broker.faults().delay(Duration::from_millis(20));
     let lost = Arc::new(Mutex::new(0));
     // The first publication of more than one message is a batch: that answer is lost.

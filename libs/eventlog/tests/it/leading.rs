@@ -3,13 +3,13 @@
 use crate::facts::{Seen, health, inventory};
 use footplate_es::Decision;
 use footplate_eventlog::memory::MemoryBroker;
-use footplate_eventlog::{Decider, LeadError, LeaseConfig, Ledger, Live, Look, StreamName, Verdict, follow, lead};
+use footplate_eventlog::{Decider, LeadError, LeaseConfig, Ledger, Live, Look, Standing, StreamName, Verdict, follow, lead_watched};
 use footplate_testkit::eventually;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -65,6 +65,7 @@ pub(crate) struct Instance {
     wake: Arc<Notify>,
     pub(crate) live: Live<Seen>,
     pub(crate) record: Record,
+    standing: watch::Receiver<Standing>,
     shutdown: CancellationToken,
     task: JoinHandle<Result<(), LeadError>>,
 }
@@ -79,8 +80,9 @@ impl Instance {
         tokio::spawn(follow(ledger.clone(), Vec::new(), live.clone(), shutdown.clone()));
         let config = LeaseConfig { service: inventory(), instance: name.to_owned(), lease };
         let decider = Told { orders: receiver, open: Vec::new(), record: record.clone() };
-        let task = tokio::spawn(lead(ledger.clone(), config, live.clone(), decider, wake.clone(), shutdown.clone()));
-        Self { orders, wake, live, record, shutdown, task }
+        let (sender, standing) = watch::channel(Standing::Candidate);
+        let task = tokio::spawn(lead_watched(ledger.clone(), config, live.clone(), decider, wake.clone(), sender, shutdown.clone()));
+        Self { orders, wake, live, record, standing, shutdown, task }
     }
 
     pub(crate) fn tell(&self, decisions: Vec<Decision>) {
@@ -269,7 +271,9 @@ async fn a_leader_survives_an_outage_and_decides_what_waited() {
     one.leads().await;
     broker.faults().unavailable(true);
     one.tell(vec![health("n1", "during the outage", None)]);
-    tokio::time::sleep(LEASE * 2).await;
+    // Long enough that the leader has to give itself up.
+    let stepped_down = || async { (*one.standing.borrow() == Standing::Candidate).then_some(()) };
+    eventually(SOON, "the leader steps down", stepped_down).await;
     broker.faults().unavailable(false);
     one.sees("during the outage").await;
     assert_eq!(one.live.read().texts(), ["during the outage"]);
@@ -281,11 +285,13 @@ async fn a_full_ledger_stops_nothing_for_good() {
     let (broker, ledger) = ledger();
     let one = Instance::start(&ledger, "one", LEASE);
     one.leads().await;
-    broker.faults().full(true);
+    broker.faults().full_stream(StreamName::Ledger, true);
+    let before = one.record.decided_at.lock().unwrap().len();
     one.tell(vec![health("n1", "when there was no room", None)]);
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    let decided = || async { (one.record.decided_at.lock().unwrap().len() > before + 1).then_some(()) };
+    eventually(SOON, "it decides again after a refusal", decided).await;
     assert!(one.live.read().texts().is_empty());
-    broker.faults().full(false);
+    broker.faults().full_stream(StreamName::Ledger, false);
     one.sees("when there was no room").await;
     one.stop().await.unwrap();
 }

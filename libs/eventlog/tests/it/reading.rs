@@ -291,6 +291,7 @@ struct Table {
     rows: Arc<Mutex<Rows>>,
     /// Fails on, or is away at, this text.
     trouble: Arc<Mutex<Option<(String, ApplyError)>>>,
+    refusals: Arc<Mutex<u32>>,
 }
 
 impl Table {
@@ -299,6 +300,7 @@ impl Table {
         let Event::ExperimentNoted(fact) = &recorded.envelope.event else { return Ok(()) };
         assert!(fact.note != "panic", "a row that cannot be");
         if let Some((_, error)) = self.trouble.lock().unwrap().as_ref().filter(|(on, _)| *on == fact.note) {
+            *self.refusals.lock().unwrap() += 1;
             return Err(error.clone());
         }
         rows.texts.push(fact.note.clone());
@@ -346,12 +348,13 @@ impl Projection for Table {
 struct Store {
     rows: Arc<Mutex<Rows>>,
     trouble: Arc<Mutex<Option<(String, ApplyError)>>>,
+    refusals: Arc<Mutex<u32>>,
 }
 
 impl Store {
     async fn project_to(&self, ledger: &Ledger, build: &str, wanted: u64) -> Rows {
         let (mark, shutdown) = (Mark::new(0), CancellationToken::new());
-        let table = Table { rows: self.rows.clone(), trouble: self.trouble.clone() };
+        let table = Table { rows: self.rows.clone(), trouble: self.trouble.clone(), refusals: self.refusals.clone() };
         let task = tokio::spawn(project(ledger.clone(), Vec::new(), table, build.to_owned(), mark.clone(), shutdown.clone()));
         mark.at_least(wanted, SOON).await.unwrap();
         shutdown.cancel();
@@ -410,7 +413,8 @@ async fn a_projection_waits_for_its_store() {
         let (store, ledger) = (store.clone(), ledger.clone());
         async move { store.project_to(&ledger, "1", last).await }
     });
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    let asked = || async { (*store.refusals.lock().unwrap() > 2).then_some(()) };
+    eventually(SOON, "the store is asked again and again", asked).await;
     assert_eq!(*store.rows.lock().unwrap(), Rows::default());
     *store.trouble.lock().unwrap() = None;
     let rows = waiting.await.unwrap();
