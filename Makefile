@@ -1,6 +1,6 @@
 # Thin: each line is a command a person could type. `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-demo check test test-core demo soak generate fmt
+.PHONY: help setup setup-demo check test test-core doc demo soak generate fmt
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -18,10 +18,13 @@ check: ## formatting, lints, the rules of the house, documents
 
 test: setup setup-demo ## every test, against real servers
 	cargo test --workspace --quiet
-	cd libs/python && python3 -m unittest discover --start-directory tests
+	cd libs/python && python3 -m unittest discover -s tests -t .
 
 test-core: ## the pure cores alone: seconds
 	cargo test --quiet -p 'footplate-*-core' -p footplate-types -p footplate-events -p footplate-es
+
+doc: ## the code's own documentation, broken links refused (not part of check: it costs minutes)
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
 demo: setup setup-demo ## one real training from submit to a sealed record (KEEP=1 leaves the platform running)
 	cargo build --package footplate-cli
@@ -31,6 +34,7 @@ soak: setup setup-demo ## the fault test, ten rounds of fresh seeds
 	FOOTPLATE_SOAK_ROUNDS=10 cargo test --package footplate-cli --test it faults -- --nocapture
 
 generate: ## rewrite the checked-in generated code and documents
+	cargo run --quiet --package footplate-xtask --no-default-features -- generate code
 	cargo xtask generate
 
 fmt: ## format everything

@@ -19,7 +19,7 @@ pub mod refusal;
 pub mod server;
 
 /// The made code, in modules that mirror the packages, as it refers to itself by them.
-#[allow(missing_docs, unreachable_pub, clippy::all)]
+#[allow(missing_docs, unreachable_pub, clippy::all, rustdoc::all)]
 mod proto {
     pub mod api {
         pub mod v1 {

@@ -1,9 +1,12 @@
-//! Links in the documents: every relative one leads to a file that is there.
+//! Links and paths in the documents: every relative link, and every `path/of/ours` in back ticks, leads to something that is there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+
+/// Folders of the repository by which a path in back ticks is known as one of ours.
+const OUR_FOLDERS: &[&str] = &["libs/", "services/", "deploy/", "proto/", "docs/", "loadtests/"];
 
 /// What leads nowhere.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
@@ -18,6 +21,8 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
         let shown = document.strip_prefix(root).unwrap_or(&document).display();
         let broken = targets(&text).into_iter().filter(|target| !leads_somewhere(folder, target));
         wrong.extend(broken.map(|target| format!("{shown}: ({target}) leads nowhere")));
+        let missing = paths(&text).into_iter().filter(|path| !root.join(path).exists());
+        wrong.extend(missing.map(|path| format!("{shown}: `{path}` is not there")));
     }
     Ok(wrong)
 }
@@ -36,17 +41,28 @@ fn markdown(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
+/// The lines outside code blocks.
+fn prose(text: &str) -> impl Iterator<Item = &str> {
+    let mut in_block = false;
+    text.lines().filter(move |line| {
+        let fence = line.trim_start().starts_with("```");
+        in_block ^= fence;
+        !in_block && !fence
+    })
+}
+
+/// The paths of ours that stand in back ticks.
+fn paths(text: &str) -> Vec<String> {
+    let plain = |path: &str| path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte));
+    let is_ours = |piece: &&str| OUR_FOLDERS.iter().any(|folder| piece.starts_with(folder)) && plain(piece);
+    let pieces = prose(text).flat_map(|line| line.split('`').skip(1).step_by(2));
+    pieces.filter(is_ours).map(str::to_owned).collect()
+}
+
 /// The relative targets of a document's links, code blocks left out.
 fn targets(text: &str) -> Vec<String> {
-    let mut in_block = false;
     let mut found = Vec::new();
-    for line in text.lines() {
-        if line.trim_start().starts_with("```") {
-            in_block = !in_block;
-        }
-        if in_block {
-            continue;
-        }
+    for line in prose(text) {
         // Outside `code`: every second piece between back ticks.
         for piece in line.split('`').step_by(2) {
             let ends = piece.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
@@ -72,6 +88,12 @@ mod tests {
         let text =
             "[a](one.md) [b](https://x.y/z) [c](#part) `[d](two.md)`\n```\n[e](three.md)\n```\n![f](four.png \"four\") [g](five.md#part)\n";
         assert_eq!(targets(text), ["one.md", "four.png", "five.md#part"]);
+    }
+
+    #[test]
+    fn paths_of_ours_in_back_ticks_are_found() {
+        let text = "`libs/es` and `services/<name>/core` and `make test`, libs/api\n```\n`libs/no`\n```\n`deploy/setup.sh`";
+        assert_eq!(paths(text), ["libs/es", "deploy/setup.sh"]);
     }
 
     #[test]
