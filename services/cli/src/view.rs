@@ -95,7 +95,11 @@ pub fn number(value: f64) -> String {
         return exact;
     }
     let size = value.abs();
-    if (1e-3..1e6).contains(&size) { format!("{value:.5}").trim_end_matches('0').trim_end_matches('.').to_owned() } else { format!("{value:.5e}") }
+    if (1e-3..1e6).contains(&size) {
+        format!("{value:.5}").trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        format!("{value:.5e}")
+    }
 }
 
 /// What a job asks, in words: `2x8 gpus`, `1x2 slots`.
@@ -116,7 +120,9 @@ mod tests {
 
     #[test]
     fn numbers_are_short_and_never_wrong_by_much() {
-        for (value, text) in [(0.5, "0.5"), (1.0 / 3.0, "0.33333"), (1e-9 / 3.0, "3.33333e-10"), (f64::NAN, "NaN"), (123_456.789_01, "123456.78901")] {
+        for (value, text) in
+            [(0.5, "0.5"), (1.0 / 3.0, "0.33333"), (1e-9 / 3.0, "3.33333e-10"), (f64::NAN, "NaN"), (123_456.789_01, "123456.78901")]
+        {
             assert_eq!(number(value), text);
         }
     }

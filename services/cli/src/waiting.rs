@@ -43,9 +43,18 @@ pub async fn wait(ctx: &Context, client: &Client, run_id: &str, wait: Wait) -> a
             return Ok(run);
         }
         let reason = view::reason(&run);
-        progress.step(&format!("{} {}{}", run.name, view::standing_with_seal(&run), if reason.is_empty() { reason } else { format!(": {reason}") }));
+        progress.step(&format!(
+            "{} {}{}",
+            run.name,
+            view::standing_with_seal(&run),
+            if reason.is_empty() { reason } else { format!(": {reason}") }
+        ));
         if left.is_some_and(|left| left <= round) {
-            let message = format!("run {run_id} is still {} after {}; it goes on", view::standing_with_seal(&run), crate::output::length(began.elapsed().as_secs()));
+            let message = format!(
+                "run {run_id} is still {} after {}; it goes on",
+                view::standing_with_seal(&run),
+                crate::output::length(began.elapsed().as_secs())
+            );
             return Err(Failure::new(Exit::TimedOut, message).into());
         }
     }

@@ -43,7 +43,8 @@ pub enum CaptureError {
     /// Symbolic links that are absolute or lead outside.
     #[error(
         "these links are absolute or lead outside {folder} and would lead nowhere on a node:\n{}\nmake them relative, or leave them out with a \
-         line in .footplateignore", listed(links)
+         line in .footplateignore",
+        listed(links)
     )]
     LinksOutside {
         /// The folder captured.
@@ -72,7 +73,10 @@ pub enum CaptureError {
         reason: String,
     },
     /// `source.dirty: refuse`, and the tree is not what was committed.
-    #[error("the working tree differs from its commit and `source.dirty` is `refuse`:\n{}\ncommit the changes, or set `source.dirty: snapshot`", listed(paths))]
+    #[error(
+        "the working tree differs from its commit and `source.dirty` is `refuse`:\n{}\ncommit the changes, or set `source.dirty: snapshot`",
+        listed(paths)
+    )]
     Dirty {
         /// What differs.
         paths: Vec<String>,
@@ -80,14 +84,18 @@ pub enum CaptureError {
     /// `source.submodules: pinned`, and a submodule is not at its recorded commit, clean.
     #[error(
         "these submodules are not exactly at their recorded commits and `source.submodules` is `pinned`:\n{}\nrun `git submodule update --init \
-         --recursive`, or set `source.submodules: capture`", listed(paths)
+         --recursive`, or set `source.submodules: capture`",
+        listed(paths)
     )]
     Submodules {
         /// The submodules, each with what is wrong.
         paths: Vec<String>,
     },
     /// `source.lfs: require`, and files are pointers still.
-    #[error("these files are git LFS pointers without their content and `source.lfs` is `require`:\n{}\nrun `git lfs pull`, or set `source.lfs: record`", listed(paths))]
+    #[error(
+        "these files are git LFS pointers without their content and `source.lfs` is `require`:\n{}\nrun `git lfs pull`, or set `source.lfs: record`",
+        listed(paths)
+    )]
     LfsPointers {
         /// The files.
         paths: Vec<String>,

@@ -11,8 +11,8 @@ use std::{
 const FOLDERS_SHOWN: usize = 5;
 /// A folder with at least this share of its parent's bytes stands for it (in percent).
 const STANDS_FOR_PARENT_PERCENT: u64 = 80;
-/// How long counting goes on after the limit is passed, so that the figures are of use and the answer is prompt.
-const COUNT_ON: Duration = Duration::from_secs(3);
+/// How long a survey that has passed the limit may have taken in all: the figures are of use, and the answer is prompt.
+const SURVEY_MAX: Duration = Duration::from_secs(3);
 
 /// Adds up untracked files.
 #[derive(Debug)]
@@ -22,12 +22,12 @@ pub(super) struct Meter {
     bytes: u64,
     /// Bytes and files of each folder, those of its subfolders included; `""` is the root.
     folders: BTreeMap<Vec<u8>, (u64, u64)>,
-    passed_at: Option<Instant>,
+    began: Instant,
 }
 
 impl Meter {
     pub(super) fn new(limit: ByteSize) -> Self {
-        Self { limit, files: 0, bytes: 0, folders: BTreeMap::new(), passed_at: None }
+        Self { limit, files: 0, bytes: 0, folders: BTreeMap::new(), began: Instant::now() }
     }
 
     /// Counts one file; says whether counting should go on.
@@ -40,10 +40,11 @@ impl Meter {
             sum.0 += bytes;
             sum.1 += 1;
         }
-        if self.bytes > self.limit.0 && self.passed_at.is_none() {
-            self.passed_at = Some(Instant::now());
-        }
-        self.passed_at.is_none_or(|at| at.elapsed() < COUNT_ON)
+        !self.is_passed() || self.began.elapsed() < SURVEY_MAX
+    }
+
+    fn is_passed(&self) -> bool {
+        self.bytes > self.limit.0
     }
 
     pub(super) fn files(&self) -> u64 {
@@ -56,7 +57,9 @@ impl Meter {
 
     /// The refusal, when the limit is passed. `complete` says whether everything was counted, `in_git` how to name the ignore file.
     pub(super) fn refusal(&self, complete: bool, in_git: bool) -> Option<TooMuch> {
-        self.passed_at?;
+        if !self.is_passed() {
+            return None;
+        }
         Some(TooMuch { limit: self.limit, bytes: self.bytes, files: self.files, complete, in_git, folders: self.largest() })
     }
 
@@ -77,7 +80,11 @@ impl Meter {
         }
         let mut folders: Vec<Folder> = chosen
             .into_iter()
-            .map(|path| Folder { path: format!("{}/", String::from_utf8_lossy(path)), bytes: self.folders[path].0, files: self.folders[path].1 })
+            .map(|path| Folder {
+                path: format!("{}/", String::from_utf8_lossy(path)),
+                bytes: self.folders[path].0,
+                files: self.folders[path].1,
+            })
             .collect();
         folders.sort_by(|one, other| other.bytes.cmp(&one.bytes).then_with(|| one.path.cmp(&other.path)));
         folders.truncate(FOLDERS_SHOWN);

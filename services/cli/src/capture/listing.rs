@@ -1,11 +1,6 @@
 //! What is to be captured: paths, kinds and sizes by `stat`, before any content is read.
 
-use super::{
-    CaptureError,
-    ignore::Rules,
-    limit::Meter,
-    secret::SecretNames,
-};
+use super::{CaptureError, ignore::Rules, limit::Meter, secret::SecretNames};
 use footplate_types::ByteSize;
 use std::{
     collections::{BTreeMap, HashMap},

@@ -164,7 +164,8 @@ pub fn survey(request: &Request) -> Result<Plan, CaptureError> {
     if git.is_none() && request.mode == Mode::Git {
         return Err(CaptureError::NoRepository { folder });
     }
-    let root = git.as_ref().map_or_else(|| Ok(folder.clone()), |git| git.top.canonicalize().map_err(|error| no_folder(error.to_string())))?;
+    let root =
+        git.as_ref().map_or_else(|| Ok(folder.clone()), |git| git.top.canonicalize().map_err(|error| no_folder(error.to_string())))?;
     let mut listing = Listing::new(&root, request.max_untracked, &request.allow);
     let found = match &git {
         Some(git) => Some(repository::survey(git, &mut listing, repository::Taking { submodules: request.submodules, lfs: request.lfs })?),

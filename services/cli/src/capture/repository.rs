@@ -106,7 +106,14 @@ pub(super) fn survey(git: &Git, listing: &mut Listing, taking: Taking) -> Result
 }
 
 /// One repository at `prefix` (empty, or a folder with a closing `/`); its facts.
-fn one(git: &Git, prefix: &[u8], depth: usize, listing: &mut Listing, taking: Taking, survey: &mut Survey) -> Result<GitFacts, CaptureError> {
+fn one(
+    git: &Git,
+    prefix: &[u8],
+    depth: usize,
+    listing: &mut Listing,
+    taking: Taking,
+    survey: &mut Survey,
+) -> Result<GitFacts, CaptureError> {
     let tracked = tracked(git)?;
     load_ignore_files(git, prefix, &tracked, listing);
     let before = listing.entries.len();
@@ -248,7 +255,8 @@ fn facts(git: &Git) -> Result<GitFacts, CaptureError> {
     let branch = git.line(&["symbolic-ref", "--quiet", "--short", "HEAD"]);
     let of_branch = branch.as_ref().and_then(|branch| git.line(&["config", "--get", &format!("branch.{branch}.remote")]));
     let remote = git.line(&["config", "--get", &format!("remote.{}.url", of_branch.as_deref().unwrap_or("origin"))]);
-    let on_remote = |commit: &String| git.line(&["for-each-ref", "--count=1", "--format=%(refname)", "--contains", commit, "refs/remotes"]).is_some();
+    let on_remote =
+        |commit: &String| git.line(&["for-each-ref", "--count=1", "--format=%(refname)", "--contains", commit, "refs/remotes"]).is_some();
     Ok(GitFacts {
         commit_on_remote: commit.as_ref().is_some_and(on_remote),
         remote: remote.map(|url| without_credentials(&url)),

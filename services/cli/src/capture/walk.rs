@@ -1,11 +1,11 @@
 //! Listing a folder without git: `.gitignore` and `.footplateignore` of every folder hold, and so do the default excludes.
 
-use super::{CaptureError, ignore::Rules, listing::{Listing, shown}};
-use std::{
-    ffi::OsStr,
-    os::unix::ffi::OsStrExt as _,
-    path::Path,
+use super::{
+    CaptureError,
+    ignore::Rules,
+    listing::{Listing, shown},
 };
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, path::Path};
 
 /// What is never captured unless git tracks it, in the syntax of `.gitignore`. A `!` line of the user's own files takes one back.
 pub const DEFAULT_EXCLUDES: &str = "\

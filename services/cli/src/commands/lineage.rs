@@ -57,34 +57,42 @@ fn tree(lineage: &v1::GetLineageResponse, run_id: &str) -> String {
     let root = lineage.nodes.iter().find(|node| node.kind == "run" && node.id.contains(run_id)).map_or(run_id, |node| node.id.as_str());
     let mut seen = BTreeSet::from([root]);
     let mut text = format!("{}\n", told(&nodes, root));
-    let mut branches: Vec<(String, &str)> = leaving(lineage, root);
-    branches.extend(lineage.edges.iter().filter(|edge| edge.to == root && edge.from != root).map(|edge| (format!("<- {}", word(&edge.relation)), edge.from.as_str())));
-    grow(lineage, &nodes, branches, "", &mut seen, &mut text);
+    let mut branches = leaving(lineage, root, root);
+    branches.extend(
+        lineage
+            .edges
+            .iter()
+            .filter(|edge| edge.to == root && edge.from != root)
+            .map(|edge| (format!("<- {}", word(&edge.relation)), edge.from.as_str())),
+    );
+    grow(&Forest { lineage, nodes: &nodes, root }, branches, "", &mut seen, &mut text);
     text.push_str(&format!("(ledger up to sequence {})\n", lineage.view_sequence));
     text
 }
 
-fn grow<'a>(
+/// What a tree is grown from.
+struct Forest<'a> {
     lineage: &'a v1::GetLineageResponse,
-    nodes: &BTreeMap<&'a str, &'a LineageNode>,
-    branches: Vec<(String, &'a str)>,
-    indent: &str,
-    seen: &mut BTreeSet<&'a str>,
-    text: &mut String,
-) {
+    nodes: &'a BTreeMap<&'a str, &'a LineageNode>,
+    root: &'a str,
+}
+
+fn grow<'a>(forest: &Forest<'a>, branches: Vec<(String, &'a str)>, indent: &str, seen: &mut BTreeSet<&'a str>, text: &mut String) {
     let last = branches.len().saturating_sub(1);
     for (at, (relation, id)) in branches.into_iter().enumerate() {
         let (corner, below) = if at == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
         let again = !seen.insert(id);
-        text.push_str(&format!("{indent}{corner}{relation} {}{}\n", told(nodes, id), if again { " (above)" } else { "" }));
+        text.push_str(&format!("{indent}{corner}{relation} {}{}\n", told(forest.nodes, id), if again { " (above)" } else { "" }));
         if !again {
-            grow(lineage, nodes, leaving(lineage, id), &format!("{indent}{below}"), seen, text);
+            grow(forest, leaving(forest.lineage, id, forest.root), &format!("{indent}{below}"), seen, text);
         }
     }
 }
 
-fn leaving<'a>(lineage: &'a v1::GetLineageResponse, id: &str) -> Vec<(String, &'a str)> {
-    lineage.edges.iter().filter(|edge| edge.from == id).map(|edge| (word(&edge.relation), edge.to.as_str())).collect()
+/// Where the edges from a thing lead; back to the root is left out, since it stands above.
+fn leaving<'a>(lineage: &'a v1::GetLineageResponse, id: &str, root: &str) -> Vec<(String, &'a str)> {
+    let edges = lineage.edges.iter().filter(|edge| edge.from == id && edge.to != root);
+    edges.map(|edge| (word(&edge.relation), edge.to.as_str())).collect()
 }
 
 fn word(relation: &str) -> String {
@@ -119,11 +127,26 @@ mod tests {
     use footplate_api::v1::LineageEdge;
 
     fn lineage() -> v1::GetLineageResponse {
-        let node = |id: &str, kind: &str, label: &str| LineageNode { id: id.into(), kind: kind.into(), label: label.into(), ..LineageNode::default() };
+        let node = |id: &str, kind: &str, label: &str| LineageNode {
+            id: id.into(),
+            kind: kind.into(),
+            label: label.into(),
+            ..LineageNode::default()
+        };
         let edge = |from: &str, relation: &str, to: &str| LineageEdge { from: from.into(), to: to.into(), relation: relation.into() };
         v1::GetLineageResponse {
-            nodes: vec![node("run:ab", "run", "digits"), node("source:1", "source", "main \"x\""), node("attempt:1", "attempt", "1"), node("run:cd", "run", "again")],
-            edges: vec![edge("run:ab", "used", "source:1"), edge("run:ab", "produced", "attempt:1"), edge("attempt:1", "used", "source:1"), edge("run:cd", "repeats", "run:ab")],
+            nodes: vec![
+                node("run:ab", "run", "digits"),
+                node("source:1", "source", "main \"x\""),
+                node("attempt:1", "attempt", "1"),
+                node("run:cd", "run", "again"),
+            ],
+            edges: vec![
+                edge("run:ab", "used", "source:1"),
+                edge("run:ab", "produced", "attempt:1"),
+                edge("attempt:1", "used", "source:1"),
+                edge("run:cd", "repeats", "run:ab"),
+            ],
             view_sequence: 9,
         }
     }
@@ -138,6 +161,10 @@ mod tests {
     #[test]
     fn the_graph_quotes_what_it_must() {
         let text = dot(&lineage());
-        assert!(text.contains("\"source:1\" [label=\"source\\nmain \\\"x\\\"\"];") && text.contains("\"run:cd\" -> \"run:ab\" [label=\"repeats\"];"), "{text}");
+        assert!(
+            text.contains("\"source:1\" [label=\"source\\nmain \\\"x\\\"\"];")
+                && text.contains("\"run:cd\" -> \"run:ab\" [label=\"repeats\"];"),
+            "{text}"
+        );
     }
 }

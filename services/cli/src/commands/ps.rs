@@ -68,7 +68,13 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
 
 async fn fetch(client: &Client, args: &Args) -> anyhow::Result<Vec<Job>> {
     let states = if args.all { STATES.map(str::to_owned).to_vec() } else { Vec::new() };
-    let mut asked = v1::ListJobsRequest { project: client.project().to_owned(), queue: args.queue.clone(), states, page_size: PAGE, ..v1::ListJobsRequest::default() };
+    let mut asked = v1::ListJobsRequest {
+        project: client.project().to_owned(),
+        queue: args.queue.clone(),
+        states,
+        page_size: PAGE,
+        ..v1::ListJobsRequest::default()
+    };
     let mut jobs = Vec::new();
     loop {
         let page = call!(client, jobs.list_jobs(asked.clone()))?;

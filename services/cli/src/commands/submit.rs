@@ -211,7 +211,10 @@ fn sets(args: &Args) -> Result<Vec<String>, Problems> {
     sets.extend(args.preemptible.then(|| "queue.preemptible=true".to_owned()));
     for (flag, section, pairs) in [("--env", "env.vars", &args.env), ("--label", "labels", &args.labels)] {
         for pair in pairs {
-            let (key, text) = pair.split_once('=').filter(|(key, _)| !key.is_empty() && !key.contains('"')).ok_or_else(|| Problem::new(flag, "takes NAME=VALUE"))?;
+            let (key, text) = pair
+                .split_once('=')
+                .filter(|(key, _)| !key.is_empty() && !key.contains('"'))
+                .ok_or_else(|| Problem::new(flag, "takes NAME=VALUE"))?;
             sets.push(format!("{section}.{}={}", quoted(key), quoted(text)));
         }
     }
@@ -251,7 +254,10 @@ fn origin(current: &Path, snapshot: Option<&Snapshot>) -> Origin {
     ]);
     if let Some(plan) = snapshot.map(|snapshot| &snapshot.plan) {
         origin.extend(plan.git.as_ref().map(|git| ("source.commit_on_remote".to_owned(), git.commit_on_remote.to_string())));
-        let recorded = [("source.submodules", serde_json::to_string(&plan.submodules), plan.submodules.is_empty()), ("source.lfs", serde_json::to_string(&plan.lfs), plan.lfs.is_empty())];
+        let recorded = [
+            ("source.submodules", serde_json::to_string(&plan.submodules), plan.submodules.is_empty()),
+            ("source.lfs", serde_json::to_string(&plan.lfs), plan.lfs.is_empty()),
+        ];
         for (key, text, empty) in recorded {
             origin.extend(text.ok().filter(|_| !empty).map(|text| (key.to_owned(), text)));
         }
@@ -319,7 +325,13 @@ async fn dry_run(ctx: &Context, client: &Client, args: &Args, job: &Resolved, pl
         rerun_of: String::new(),
     };
     let spec = job_spec(&documents.file, refs);
-    let message = v1::SubmitJobRequest { project: client.project().to_owned(), spec: Some(spec.clone()), dry_run: true, queue_anyway: args.queue_anyway, ..v1::SubmitJobRequest::default() };
+    let message = v1::SubmitJobRequest {
+        project: client.project().to_owned(),
+        spec: Some(spec.clone()),
+        dry_run: true,
+        queue_anyway: args.queue_anyway,
+        ..v1::SubmitJobRequest::default()
+    };
     let remark = match call!(client, jobs.submit_job(message)) {
         Ok(answer) => answer.remark,
         Err(error) if error.is_worth_another_try() => format!("the platform was not asked: {error}"),
@@ -331,7 +343,12 @@ async fn dry_run(ctx: &Context, client: &Client, args: &Args, job: &Resolved, pl
     let mut text = serde_yaml_ng::to_string(&document)?;
     if let (Some(captured), Some(snapshot)) = (&captured, &snapshot) {
         let size = ByteSize(snapshot.archive.bytes);
-        text.push_str(&format!("# would capture {} files of {} ({size} packed), tree {}\n", captured["files"], snapshot.plan.root.display(), snapshot.tree));
+        text.push_str(&format!(
+            "# would capture {} files of {} ({size} packed), tree {}\n",
+            captured["files"],
+            snapshot.plan.root.display(),
+            snapshot.tree
+        ));
     }
     if !documents.masked.is_empty() {
         text.push_str(&format!("# masked in the record: {}\n", documents.masked.join(", ")));
@@ -357,7 +374,22 @@ mod tests {
 
     #[test]
     fn a_command_becomes_a_job_with_what_the_flags_say() {
-        let job = resolve(&args(&["--slots", "2", "--priority", "-5", "--env", "A=010", "--label", "a.b=x=y", "--set", "config.lr=1e-4", "--", "python", "src/train.py", "--lr=1"]));
+        let job = resolve(&args(&[
+            "--slots",
+            "2",
+            "--priority",
+            "-5",
+            "--env",
+            "A=010",
+            "--label",
+            "a.b=x=y",
+            "--set",
+            "config.lr=1e-4",
+            "--",
+            "python",
+            "src/train.py",
+            "--lr=1",
+        ]));
         let job = job.unwrap();
         assert_eq!((job.file.name.as_str(), job.file.resources.slots, job.file.queue.priority), ("train", Some(2), -5));
         assert_eq!((job.file.env.vars["A"].as_str(), job.file.labels["a.b"].as_str()), ("010", "x=y"));
@@ -367,7 +399,9 @@ mod tests {
 
     #[test]
     fn a_command_is_named_after_its_script_or_module() {
-        for (command, name) in [(&["python", "-m", "pkg.train"][..], "pkg.train"), (&["./run.sh"], "run"), (&["bash", "a/b.sh", "x"], "b"), (&["/"], "job")] {
+        for (command, name) in
+            [(&["python", "-m", "pkg.train"][..], "pkg.train"), (&["./run.sh"], "run"), (&["bash", "a/b.sh", "x"], "b"), (&["/"], "job")]
+        {
             let command: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
             assert_eq!(name_of(&command), name);
         }

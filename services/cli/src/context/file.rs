@@ -80,7 +80,8 @@ impl ContextFile {
         }
         file.contexts.insert(name.to_owned(), context);
         file.current.get_or_insert_with(|| name.to_owned());
-        let failed = |error: std::io::Error| Failure::new(crate::output::Exit::Failed, format!("{} cannot be written: {error}", path.display()));
+        let failed =
+            |error: std::io::Error| Failure::new(crate::output::Exit::Failed, format!("{} cannot be written: {error}", path.display()));
         if let Some(folder) = path.parent() {
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
         }

@@ -113,7 +113,8 @@ impl Context {
 /// No such run, or more than one.
 pub async fn find_run(client: &Client, named: &str) -> anyhow::Result<types::Run> {
     let run_id = bare_id(named)?;
-    let answer = call!(client, runs.get_run(v1::GetRunRequest { project: client.project().to_owned(), run_id: run_id.clone(), at_least: 0 }))?;
+    let answer =
+        call!(client, runs.get_run(v1::GetRunRequest { project: client.project().to_owned(), run_id: run_id.clone(), at_least: 0 }))?;
     answer.run.ok_or_else(|| Failure::not_found(format!("no run {named}")).into())
 }
 
@@ -132,7 +133,9 @@ pub async fn find_run_id(client: &Client, named: &str) -> anyhow::Result<String>
 fn bare_id(named: &str) -> Result<String, Failure> {
     let bare = named.strip_prefix("run:").unwrap_or(named).to_ascii_lowercase();
     if bare.is_empty() || bare.len() > 32 || !bare.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(Failure::not_found(format!("no run called {named:?}; name it by its id or the beginning of it (see `footplate run list`)")));
+        return Err(Failure::not_found(format!(
+            "no run called {named:?}; name it by its id or the beginning of it (see `footplate run list`)"
+        )));
     }
     Ok(bare)
 }

@@ -67,7 +67,8 @@ pub(super) fn set(document: &mut Map<String, Value>, assignment: &str) -> Result
     // Faults name the key alone: the value may be a secret.
     let (path, text) = split_assignment(assignment).ok_or_else(|| Problem::new("--set", "takes key=value, such as config.lr=0.1"))?;
     let place = format!("--set {path}");
-    let keys = split_path(path).ok_or_else(|| Problem::new(&place, "the key is not well formed (a.b.c, with \"a.b\" for a key with a dot)"))?;
+    let keys =
+        split_path(path).ok_or_else(|| Problem::new(&place, "the key is not well formed (a.b.c, with \"a.b\" for a key with a dot)"))?;
     let value = yaml::parse(text, &place)?;
     let (last, folders) = keys.split_last().ok_or_else(|| Problem::new(&place, "the key is empty"))?;
     let mut at = document;

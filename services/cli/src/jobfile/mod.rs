@@ -82,7 +82,9 @@ fn check(file: &JobFile, problems: &mut Problems) {
         problems.add("resources.nodes", "0 is not allowed; a job stands on at least 1 node");
     }
     match (resources.gpus, resources.slots) {
-        (Some(0), None | Some(0)) => problems.add("resources.gpus", "0 is not allowed; leave it out and ask for `slots` to run without GPUs"),
+        (Some(0), None | Some(0)) => {
+            problems.add("resources.gpus", "0 is not allowed; leave it out and ask for `slots` to run without GPUs")
+        }
         (None, Some(0)) => problems.add("resources.slots", "0 is not allowed; a node gives at least 1 slot"),
         (Some(gpus), Some(slots)) if gpus > 0 && slots > 0 => problems.add("resources", "takes `gpus` or `slots`, not both"),
         _ => {}

@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 /// Puts a document into its one long form, in place: aliases of `run`, short forms of sections, empty sections.
 pub(super) fn normalise(document: &mut Map<String, Value>, problems: &mut Problems) {
     drop_empty(document);
-    let given: Vec<&str> = std::iter::once("run").chain(keys::ALIASES.map(|(alias, _)| alias)).filter(|key| document.contains_key(*key)).collect();
+    let given: Vec<&str> =
+        std::iter::once("run").chain(keys::ALIASES.map(|(alias, _)| alias)).filter(|key| document.contains_key(*key)).collect();
     if given.len() > 1 {
         problems.add(given[1], format!("means the same as `{}`, and both are given", given[0]));
     }
@@ -31,7 +32,9 @@ pub(super) fn normalise(document: &mut Map<String, Value>, problems: &mut Proble
 /// An empty section is an absent one; inside `config` null is a value like any other.
 fn drop_empty(level: &mut Map<String, Value>) {
     for (key, value) in level.iter_mut() {
-        if key != "config" && let Value::Object(below) = value {
+        if key != "config"
+            && let Value::Object(below) = value
+        {
             drop_empty(below);
         }
     }
@@ -145,9 +148,12 @@ fn run(value: &Value, problems: &mut Problems) {
 
 /// Adds a fault of serde in words for people, unless a check of the keys has told of the same place.
 fn tell(path: &str, message: &str, problems: &mut Problems) {
-    if problems.0.iter().any(|problem| problem.place == path || problem.place.starts_with(&format!("{path}."))) || message.starts_with("unknown field") {
+    if problems.0.iter().any(|problem| problem.place == path || problem.place.starts_with(&format!("{path}.")))
+        || message.starts_with("unknown field")
+    {
         return;
     }
-    let quote = message.contains("expected a string") && !message.contains("null") && !message.contains("map") && !message.contains("sequence");
+    let quote =
+        message.contains("expected a string") && !message.contains("null") && !message.contains("map") && !message.contains("sequence");
     problems.add(path, if quote { format!("{message}; put it in quotes") } else { message.to_owned() });
 }

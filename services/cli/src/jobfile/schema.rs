@@ -53,7 +53,8 @@ pub(super) fn reference_table() -> String {
 
 fn rows(schema: &Value, path: &str, text: &mut String) {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
-    let required: Vec<&str> = schema.get("required").and_then(Value::as_array).map(|names| names.iter().filter_map(Value::as_str).collect()).unwrap_or_default();
+    let required: Vec<&str> =
+        schema.get("required").and_then(Value::as_array).map(|names| names.iter().filter_map(Value::as_str).collect()).unwrap_or_default();
     for (key, below) in properties {
         if path.is_empty() && matches!(key.as_str(), "entrypoint" | "command" | "commands") {
             continue;
@@ -93,7 +94,12 @@ fn takes(schema: &Value) -> String {
     }
     let words = schema.get("enum").or_else(|| schema.get("oneOf")).and_then(Value::as_array);
     if let Some(words) = words {
-        let words: Vec<String> = words.iter().filter_map(|word| word.get("const").or(Some(word))).filter(|w| !w.is_null()).map(|word| format!("`{}`", shown(word))).collect();
+        let words: Vec<String> = words
+            .iter()
+            .filter_map(|word| word.get("const").or(Some(word)))
+            .filter(|w| !w.is_null())
+            .map(|word| format!("`{}`", shown(word)))
+            .collect();
         return words.join(", ");
     }
     if let Some(forms) = schema.get("anyOf").and_then(Value::as_array) {

@@ -117,7 +117,8 @@ impl<'de> Deserialize<'de> for Backoff {
         let text = String::deserialize(deserializer)?;
         let (first, longest) = text.split_once("..").unwrap_or((&text, &text));
         let read = |part: &str| {
-            Millis::parse(part).map_err(|refused| de::Error::custom(format!("{:?} is not {}; a range is written 30s..10m", part, refused.allowed)))
+            Millis::parse(part)
+                .map_err(|refused| de::Error::custom(format!("{:?} is not {}; a range is written 30s..10m", part, refused.allowed)))
         };
         let (first, longest) = (read(first)?, read(longest)?);
         if first > longest {

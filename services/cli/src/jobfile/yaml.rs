@@ -23,7 +23,8 @@ pub(super) fn read_file(path: &Path) -> Result<Value, Problem> {
         return Err(Problem::new(&shown, format!("{size} bytes; a job file has at most {FILE_BYTES_MAX}")));
     }
     let bytes = std::fs::read(path).map_err(|error| Problem::new(&shown, format!("cannot be read: {error}")))?;
-    let text = String::from_utf8(bytes).map_err(|error| Problem::new(&shown, format!("is not UTF-8 text (byte {})", error.utf8_error().valid_up_to())))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|error| Problem::new(&shown, format!("is not UTF-8 text (byte {})", error.utf8_error().valid_up_to())))?;
     parse(&text, &shown)
 }
 
@@ -31,7 +32,8 @@ pub(super) fn read_file(path: &Path) -> Result<Value, Problem> {
 pub(super) fn parse(text: &str, file: &str) -> Result<Value, Problem> {
     let mut document: yaml::Value = yaml::from_str(text).map_err(|error| syntax(text, file, &error))?;
     document.apply_merge().map_err(|error| Problem::new(file, error.to_string()))?;
-    to_json(document, &mut Vec::new()).map_err(|(path, message)| Problem::new(if path.is_empty() { file.to_owned() } else { path }, message))
+    to_json(document, &mut Vec::new())
+        .map_err(|(path, message)| Problem::new(if path.is_empty() { file.to_owned() } else { path }, message))
 }
 
 fn syntax(text: &str, file: &str, error: &yaml::Error) -> Problem {
@@ -62,7 +64,9 @@ fn to_json(value: yaml::Value, path: &mut Vec<String>) -> Result<Value, (String,
         yaml::Value::String(text) => Ok(Value::String(text)),
         yaml::Value::Number(number) => match number_to_json(&number) {
             Some(number) => Ok(Value::Number(number)),
-            None => refused(path, "is infinite or not a number, which JSON and the program's config cannot hold; quote it to pass it as text"),
+            None => {
+                refused(path, "is infinite or not a number, which JSON and the program's config cannot hold; quote it to pass it as text")
+            }
         },
         yaml::Value::Sequence(items) => {
             let mut list = Vec::with_capacity(items.len());

@@ -42,7 +42,11 @@ pub enum Style {
 impl Style {
     /// What standard output takes.
     pub fn of_stdout() -> Self {
-        Self::decide(io::stdout().is_terminal(), std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()), std::env::var("TERM").is_ok_and(|term| term == "dumb"))
+        Self::decide(
+            io::stdout().is_terminal(),
+            std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),
+            std::env::var("TERM").is_ok_and(|term| term == "dumb"),
+        )
     }
 
     fn decide(terminal: bool, no_color: bool, dumb: bool) -> Self {

@@ -78,7 +78,8 @@ pub fn render(columns: &[Column], rows: &[Vec<String>], wide: bool, width: Optio
 fn narrow(columns: &[Column], shown: &[usize], widths: &mut [usize], width: usize) {
     let total = |widths: &[usize]| widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
     while total(widths) > width {
-        let widest = (0..widths.len()).filter(|at| columns[shown[*at]].fit == Fit::Cut && widths[*at] > NARROWEST).max_by_key(|at| widths[*at]);
+        let widest =
+            (0..widths.len()).filter(|at| columns[shown[*at]].fit == Fit::Cut && widths[*at] > NARROWEST).max_by_key(|at| widths[*at]);
         let Some(widest) = widest else { return };
         widths[widest] -= 1;
     }
@@ -97,8 +98,17 @@ pub fn columns_of(text: &str) -> usize {
 fn columns_of_letter(letter: char) -> usize {
     match u32::from(letter) {
         0x0300..=0x036F | 0x200B..=0x200F | 0xFE00..=0xFE0F => 0,
-        0x1100..=0x115F | 0x2E80..=0x303E | 0x3041..=0xA4CF | 0xAC00..=0xD7A3 | 0xF900..=0xFAFF | 0xFE30..=0xFE6F | 0xFF00..=0xFF60
-        | 0xFFE0..=0xFFE6 | 0x1F300..=0x1F64F | 0x1F900..=0x1F9FF | 0x20000..=0x3FFFD => 2,
+        0x1100..=0x115F
+        | 0x2E80..=0x303E
+        | 0x3041..=0xA4CF
+        | 0xAC00..=0xD7A3
+        | 0xF900..=0xFAFF
+        | 0xFE30..=0xFE6F
+        | 0xFF00..=0xFF60
+        | 0xFFE0..=0xFFE6
+        | 0x1F300..=0x1F64F
+        | 0x1F900..=0x1F9FF
+        | 0x20000..=0x3FFFD => 2,
         _ => 1,
     }
 }
@@ -132,7 +142,10 @@ mod tests {
     #[test]
     fn columns_align_also_under_wide_letters() {
         let text = render(&COLUMNS, &rows(), true, None, Style::Plain);
-        assert_eq!(text, "ID   NAME                            HOST\na1   推荐模型                        n1\nb22  a name that is long and tabbed  n2\n");
+        assert_eq!(
+            text,
+            "ID   NAME                            HOST\na1   推荐模型                        n1\nb22  a name that is long and tabbed  n2\n"
+        );
     }
 
     #[test]

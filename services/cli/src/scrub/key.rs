@@ -7,8 +7,8 @@ const SECRET_WORDS: [&str; 11] =
 const SECRET_KEYS: [&str; 7] = ["api", "access", "secret", "private", "auth", "encryption", "signing"];
 /// Words before `token` that make it a part of a vocabulary, which is no secret.
 const VOCABULARY: [&str; 20] = [
-    "cls", "pad", "eos", "bos", "sep", "unk", "mask", "image", "audio", "video", "start", "end", "stop", "special", "think", "next", "first", "last",
-    "decoder", "prefix",
+    "cls", "pad", "eos", "bos", "sep", "unk", "mask", "image", "audio", "video", "start", "end", "stop", "special", "think", "next",
+    "first", "last", "decoder", "prefix",
 ];
 
 /// Whether a key with this text as its value names a secret. References (`$NAME`, `${NAME}`, `vault:...`), empty texts and vocabulary tokens
@@ -60,7 +60,17 @@ mod tests {
 
     #[test]
     fn names_of_secrets_are_known_in_every_spelling() {
-        for key in ["api_key", "apiKey", "API-KEY", "HF_TOKEN", "wandb.apikey", "db_password", "aws_secret_access_key", "clientSecret", "PGPASSWORD_pwd"] {
+        for key in [
+            "api_key",
+            "apiKey",
+            "API-KEY",
+            "HF_TOKEN",
+            "wandb.apikey",
+            "db_password",
+            "aws_secret_access_key",
+            "clientSecret",
+            "PGPASSWORD_pwd",
+        ] {
             assert!(is_secret_key(key, "x1"), "{key}");
         }
     }

@@ -37,7 +37,8 @@ fn without_passwords(text: &str) -> String {
     while let Some(at) = rest.find("://") {
         let (head, tail) = rest.split_at(at + 3);
         out.push_str(head);
-        let end = tail.find(|letter: char| letter == '/' || letter == '?' || letter == '#' || letter.is_whitespace() || "\"'`".contains(letter));
+        let end =
+            tail.find(|letter: char| letter == '/' || letter == '?' || letter == '#' || letter.is_whitespace() || "\"'`".contains(letter));
         let (authority, tail) = tail.split_at(end.unwrap_or(tail.len()));
         match authority.rsplit_once('@').map(|(user, host)| (user.split_once(':'), host)) {
             Some((Some((user, password)), host)) if !password.is_empty() && !password.starts_with('$') && password != MASK => {
@@ -59,7 +60,8 @@ fn without_tokens(text: &str) -> String {
         let at_border = !text[..at].ends_with(|letter: char| letter.is_ascii_alphanumeric() || letter == '_');
         let token = TOKENS.iter().find(|(head, _)| at_border && rest.starts_with(head));
         let length = token.map_or(0, |(head, least)| {
-            let body = rest[head.len()..].bytes().take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')).count();
+            let body =
+                rest[head.len()..].bytes().take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')).count();
             if body >= *least { head.len() + body } else { 0 }
         });
         if length > 0 {

@@ -138,7 +138,8 @@ mod tests {
     #[test]
     fn secrets_stand_in_the_sealed_document_alone_and_come_back_whole() {
         let config = json!({"api_key": "k-123", "db": "postgres://u:pw@h/x", "use_cls_token": true, "num_memory_tokens": 4});
-        let made = documents(json!({"config": config, "env": {"vars": {"HF_TOKEN": "hf-secret", "A": "1"}}, "setup": "login --password hunter2"}));
+        let made =
+            documents(json!({"config": config, "env": {"vars": {"HF_TOKEN": "hf-secret", "A": "1"}}, "setup": "login --password hunter2"}));
         assert_eq!(made.masked, ["config.api_key", "config.db", "env.vars.HF_TOKEN", "run[2]", "setup"]);
         let launch = made.launch(None).unwrap();
         for text in [made.document.clone(), made.config.clone().unwrap(), launch.clone()] {

@@ -112,7 +112,11 @@ fn retry(section: &RetrySection) -> types::RetryPolicy {
 
 fn input(name: &str, snapshot: &str) -> types::InputRef {
     let digest = snapshot.rsplit_once("@sha256:").and_then(|(_, digest)| Digest::parse(digest).ok());
-    types::InputRef { name: name.to_owned(), snapshot: snapshot.to_owned(), digest: digest.map(|digest| digest.to_string()).unwrap_or_default() }
+    types::InputRef {
+        name: name.to_owned(),
+        snapshot: snapshot.to_owned(),
+        digest: digest.map(|digest| digest.to_string()).unwrap_or_default(),
+    }
 }
 
 #[cfg(test)]
@@ -149,7 +153,9 @@ mod tests {
     #[test]
     fn a_digest_at_the_end_of_a_snapshot_is_recorded_as_one() {
         let digest = "ab".repeat(32);
-        let made = spec(json!({"data": [{"name": "train", "snapshot": format!("imagenet@sha256:{digest}")}, {"name": "v", "snapshot": "s3://b/x"}]}));
+        let made = spec(
+            json!({"data": [{"name": "train", "snapshot": format!("imagenet@sha256:{digest}")}, {"name": "v", "snapshot": "s3://b/x"}]}),
+        );
         assert_eq!((made.inputs[0].digest.as_str(), made.inputs[1].digest.as_str()), (digest.as_str(), ""));
     }
 }

@@ -248,7 +248,10 @@ fn a_repository_before_its_first_commit_is_captured() {
     tree.write("train.py", "x");
     let snapshot = tree.snapshot();
     let git = snapshot.plan.git.as_ref().unwrap();
-    assert_eq!((names(&snapshot), git.commit.clone(), git.branch.as_deref(), git.dirty), (vec!["train.py".to_owned()], None, Some("main"), true));
+    assert_eq!(
+        (names(&snapshot), git.commit.clone(), git.branch.as_deref(), git.dirty),
+        (vec!["train.py".to_owned()], None, Some("main"), true)
+    );
 }
 
 #[test]
@@ -317,10 +320,10 @@ fn submodules_inside_submodules_come_with_their_edits_and_untracked_files() {
     outer.git(&["commit", "-q", "-m", "middle"]);
     let clean = outer.snapshot();
     assert!(!clean.plan.git.as_ref().unwrap().dirty);
-    assert_eq!(clean.plan.submodules.iter().map(|s| (s.path.as_str(), s.state)).collect::<Vec<_>>(), [
-        ("libs/middle", SubmoduleState::Pinned),
-        ("libs/middle/inner", SubmoduleState::Pinned)
-    ]);
+    assert_eq!(
+        clean.plan.submodules.iter().map(|s| (s.path.as_str(), s.state)).collect::<Vec<_>>(),
+        [("libs/middle", SubmoduleState::Pinned), ("libs/middle/inner", SubmoduleState::Pinned)]
+    );
     let pinned = Request { submodules: SubmoduleRule::Pinned, ..outer.request() };
     assert!(capture::survey(&pinned).is_ok());
     outer.write("libs/middle/inner/deep.py", "edited");
@@ -329,7 +332,10 @@ fn submodules_inside_submodules_come_with_their_edits_and_untracked_files() {
     let snapshot = outer.snapshot();
     assert_eq!(bytes_of(&outer.path()), before);
     let files = unpacked(&snapshot);
-    assert_eq!((files["libs/middle/inner/deep.py"].as_slice(), files["libs/middle/inner/new.py"].as_slice()), (&b"edited"[..], &b"new"[..]));
+    assert_eq!(
+        (files["libs/middle/inner/deep.py"].as_slice(), files["libs/middle/inner/new.py"].as_slice()),
+        (&b"edited"[..], &b"new"[..])
+    );
     assert!(snapshot.plan.git.as_ref().unwrap().dirty);
     assert!(snapshot.plan.submodules.iter().all(|submodule| submodule.state == SubmoduleState::Changed));
     assert!(matches!(capture::survey(&pinned), Err(CaptureError::Submodules { .. })));

@@ -150,8 +150,11 @@ fn names_with_what_means_something_elsewhere_are_taken_as_text_or_refused_by_rul
     for name in ["val/acc", "推荐模型", "..", "*", ">"] {
         assert!(load_text(&format!("apiVersion: footplate/v1\nkind: Job\nrun: x\nname: {name:?}\n"), &[]).is_ok(), "{name}");
     }
-    for (key, value) in [("name", "x".repeat(10_000)), ("project", "a.b".to_owned()), ("project", ">".to_owned()), ("project", "..".to_owned())] {
-        let text = format!("apiVersion: footplate/v1\nkind: Job\nrun: x\n{}{key}: {value:?}\n", if key == "name" { "" } else { "name: x\n" });
+    for (key, value) in
+        [("name", "x".repeat(10_000)), ("project", "a.b".to_owned()), ("project", ">".to_owned()), ("project", "..".to_owned())]
+    {
+        let text =
+            format!("apiVersion: footplate/v1\nkind: Job\nrun: x\n{}{key}: {value:?}\n", if key == "name" { "" } else { "name: x\n" });
         assert_eq!(places(load_text(&text, &[])), [key]);
     }
 }

@@ -2,9 +2,7 @@
 
 use footplate_api::{
     types::{DocumentRef, Outcome, Run, RunState},
-    v1::{
-        self, blob_service_server, event_service_server, job_service_server, log_service_server, run_service_server,
-    },
+    v1::{self, blob_service_server, event_service_server, job_service_server, log_service_server, run_service_server},
 };
 use footplate_types::Digest;
 use std::{
@@ -181,7 +179,10 @@ impl job_service_server::JobService for Services {
         let request = request.into_inner();
         let run_id = Digest::of(request.request_id.as_bytes()).to_string()[..32].to_owned();
         if request.dry_run {
-            return Ok(Response::new(v1::SubmitJobResponse { remark: "it would wait for a slot".to_owned(), ..v1::SubmitJobResponse::default() }));
+            return Ok(Response::new(v1::SubmitJobResponse {
+                remark: "it would wait for a slot".to_owned(),
+                ..v1::SubmitJobResponse::default()
+            }));
         }
         state.submitted.push(request);
         if state.lost_answers > 0 {

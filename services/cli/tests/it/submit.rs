@@ -24,7 +24,8 @@ fn ends(output: &Output, exit: Exit) {
 
 fn everything_recorded(platform: &Platform, but: Option<&str>) -> String {
     let state = platform.state();
-    let documents = state.blobs.iter().filter(|(digest, _)| Some(digest.as_str()) != but).map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned());
+    let documents =
+        state.blobs.iter().filter(|(digest, _)| Some(digest.as_str()) != but).map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned());
     format!("{:?}{}", state.submitted, documents.collect::<String>())
 }
 
@@ -133,7 +134,10 @@ fn a_dry_run_prints_the_resolved_job_and_stores_nothing() {
     let output = platform.run(folder.path(), &["submit", "--dry-run", "-o", "json", "--set", "config.lr=1e-4", "job.yaml"]);
     ends(&output, Exit::Done);
     let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&shown["document"]["config"]["lr"], &shown["captured"]["files"], &shown["remark"]), (&json!(1e-4), &json!(3), &json!("it would wait for a slot")));
+    assert_eq!(
+        (&shown["document"]["config"]["lr"], &shown["captured"]["files"], &shown["remark"]),
+        (&json!(1e-4), &json!(3), &json!("it would wait for a slot"))
+    );
     assert!(platform.state().blobs.is_empty() && platform.state().submitted.is_empty());
 }
 

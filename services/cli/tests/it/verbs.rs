@@ -147,7 +147,10 @@ fn events_are_shown_decoded_with_their_trace() {
     };
     platform.state().events = (1..=30).map(event).collect();
     let tail = stdout(&platform.run(here(), &["event", "tail", "-n", "2"]));
-    assert!(tail.contains("job.submitted.v1") && tail.contains("4bf92f3577b34da6a3ce929d0e0e4736") && tail.contains("{\"n\":30}"), "{tail}");
+    assert!(
+        tail.contains("job.submitted.v1") && tail.contains("4bf92f3577b34da6a3ce929d0e0e4736") && tail.contains("{\"n\":30}"),
+        "{tail}"
+    );
     assert!(!tail.contains("{\"n\":28}"));
     let lines = stdout(&platform.run(here(), &["event", "tail", "--from", "1", "-o", "json"]));
     let events: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -148,7 +148,8 @@ fn line(event: &v1::Event, payload: &serde_json::Value, ctx: &Context) -> String
     let name = event.r#type.strip_prefix("footplate.").unwrap_or(&event.r#type);
     let trace = trace_id(event);
     let trace = if trace.is_empty() { "-" } else { trace };
-    let id: String = if ctx.output.format == Format::Wide { event.aggregate_id.clone() } else { event.aggregate_id.chars().take(14).collect() };
+    let id: String =
+        if ctx.output.format == Format::Wide { event.aggregate_id.clone() } else { event.aggregate_id.chars().take(14).collect() };
     let head = format!("{:>7}  {}  {name:<28} {id:<14}  {}  trace {trace}", event.sequence, event.time, event.actor);
     let shown = payload.to_string();
     let room = ctx.output.width.filter(|_| ctx.output.format != Format::Wide).map_or(usize::MAX, |width| width.saturating_sub(4).max(40));

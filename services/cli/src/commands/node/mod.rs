@@ -45,7 +45,10 @@ async fn ask(ctx: &Context, nodes: &[NodeName], reason: &str, ask: Ask) -> anyho
             return Err(Failure::new(Exit::Refused, format!("{name}: {}", answer.refused)).into());
         }
         if !answer.answered {
-            tell(format!("{name}: the request is recorded (ledger sequence {}) and will be answered when the inventory leads again", answer.sequence));
+            tell(format!(
+                "{name}: the request is recorded (ledger sequence {}) and will be answered when the inventory leads again",
+                answer.sequence
+            ));
         }
         ctx.output.one(&name, &serde_json::json!({"name": name, "sequence": answer.sequence}), &format!("{name} {word}\n"))?;
     }

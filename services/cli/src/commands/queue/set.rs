@@ -69,7 +69,9 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
     if nothing && message.held.is_none() && message.closed.is_none() {
         let known = call!(client, queues.list_queues(v1::ListQueuesRequest { at_least: 0 }))?.queues;
         if known.iter().any(|queue| queue.name == name) {
-            return Err(Failure::usage(format!("nothing to change about {name}; give --weight, --quota-gpus, --quota-slots, --hold, ...")).into());
+            return Err(
+                Failure::usage(format!("nothing to change about {name}; give --weight, --quota-gpus, --quota-slots, --hold, ...")).into()
+            );
         }
     }
     let answer = call!(client, queues.set_queue(message))?;

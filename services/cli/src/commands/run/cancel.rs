@@ -45,7 +45,11 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         };
         let answer = call!(client, within ANSWER, jobs.cancel_job(message))?;
         answered(&run_id, &answer, "cancellation")?;
-        ctx.output.one(&run_id, &serde_json::json!({"runId": run_id, "sequence": answer.sequence}), &format!("{run_id} is being cancelled\n"))?;
+        ctx.output.one(
+            &run_id,
+            &serde_json::json!({"runId": run_id, "sequence": answer.sequence}),
+            &format!("{run_id} is being cancelled\n"),
+        )?;
     }
     Ok(Exit::Done)
 }
@@ -56,7 +60,10 @@ pub(crate) fn answered(run_id: &str, answer: &v1::JobRequestResponse, what: &str
         return Err(Failure::new(Exit::Refused, format!("{run_id}: {}", answer.refused)));
     }
     if !answer.answered {
-        tell(format!("{run_id}: the {what} is recorded (ledger sequence {}) and will be answered when the scheduler leads again", answer.sequence));
+        tell(format!(
+            "{run_id}: the {what} is recorded (ledger sequence {}) and will be answered when the scheduler leads again",
+            answer.sequence
+        ));
     }
     Ok(())
 }

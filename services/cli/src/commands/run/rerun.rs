@@ -78,10 +78,15 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
 /// The spec with changes of the job file: documents are made anew, code and data stay.
 async fn changed(client: &Client, original: types::JobSpec, sets: &[String]) -> anyhow::Result<types::JobSpec> {
     if !original.masked.is_empty() {
-        let message = format!("{} of this job are masked in its record, so it cannot be changed from there; submit its job file again", original.masked.join(", "));
+        let message = format!(
+            "{} of this job are masked in its record, so it cannot be changed from there; submit its job file again",
+            original.masked.join(", ")
+        );
         return Err(Failure::new(Exit::Refused, message).into());
     }
-    let reference = original.document.ok_or_else(|| Failure::new(Exit::Refused, "the job was submitted without a job file; there is nothing to change"))?;
+    let reference = original
+        .document
+        .ok_or_else(|| Failure::new(Exit::Refused, "the job was submitted without a job file; there is nothing to change"))?;
     let document: Value = serde_json::from_slice(&get(client, &reference).await?)?;
     let Value::Object(document) = document else { return Err(Failure::new(Exit::Failed, "the recorded job file is no document").into()) };
     let job = jobfile::resolve(document, sets)?;

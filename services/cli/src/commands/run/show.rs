@@ -70,7 +70,11 @@ fn text(run: &Run) -> String {
     section(&mut lines, "tags", run.tags.iter().map(|(key, value)| (key.clone(), value.clone())).collect());
     section(&mut lines, "params", run.params.iter().map(|(key, value)| (key.clone(), value.json.clone())).collect());
     let latest = run.latest.iter().filter(|value| value.rank == 0);
-    section(&mut lines, "metrics", latest.map(|value| (value.name.clone(), format!("{} (step {})", view::number(value.value), value.step))).collect());
+    section(
+        &mut lines,
+        "metrics",
+        latest.map(|value| (value.name.clone(), format!("{} (step {})", view::number(value.value), value.step))).collect(),
+    );
     for attempt in &run.attempts {
         lines.push(String::new());
         lines.push(attempt_text(attempt));
