@@ -6,3 +6,4 @@ mod client;
 mod door;
 mod fixture;
 mod grpc;
+mod traces;
