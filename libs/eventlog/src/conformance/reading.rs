@@ -30,7 +30,7 @@ pub async fn the_last_message_of_a_subject_is_found(broker: Tested) {
     put(&broker, "fp.ledger.p.run.1", "new").await;
     put(&broker, "fp.ledger.p.run.2", "other").await;
     let last = broker.last(StreamName::Ledger, "fp.ledger.p.run.1").await.unwrap().unwrap();
-    assert_eq!((last.sequence, texts(&[last.clone()])), (2, vec!["new".to_owned()]));
+    assert_eq!((last.sequence, texts(std::slice::from_ref(&last))), (2, vec!["new".to_owned()]));
     assert_eq!(last.headers, [("x-test".to_owned(), "new".to_owned())]);
 }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod appending;
+mod cluster;
 mod facts;
 mod leading;
 mod outages;
