@@ -66,12 +66,16 @@ def init(
     """
     global _run
     with _lock:
-        if _run is not None and (_run._opening.socket or run in (None, _run.id) and not any((project, experiment, name, config, tags))):
-            opened = _run
+        before = _run
+        if before is not None and (before._opening.socket or run in (None, before.id) and not any((project, experiment, name, config, tags))):
+            opened = before
         else:
-            if _run is not None:
-                _run.finish(timeout=0.0)
-            opened = _run = _open.open_run(project, experiment, name, config, tags, run)
+            if before is not None:
+                before.finish(timeout=0.0)
+            opened = _open.open_run(project, experiment, name, config, tags, run)
+            if _run is not None and _run is not before:  # a signal handler that logs has opened one in the meantime
+                opened = _run
+            _run = opened
             _exit.remember(opened)
         added = {} if config is None else _config.fill(config)
         if tags is not None and opened._opening.create is None:

@@ -69,7 +69,7 @@ class Op:
 class Backlog:
     """The records of one session. Safe to use from several threads."""
 
-    def __init__(self, header: Callable[[], Dict[str, Any]], folder: Callable[[], str], spool_bytes_max: int = SPOOL_BYTES_MAX) -> None:
+    def __init__(self, header: Callable[[], Dict[str, Any]], folder: str, spool_bytes_max: int = SPOOL_BYTES_MAX) -> None:
         self._header, self._folder, self._spool_bytes_max = header, folder, spool_bytes_max
         self.lock = threading.RLock()  # reentrant: a signal handler may log in the middle of a log()
         self.changed = threading.Condition(self.lock)
@@ -325,7 +325,7 @@ class Backlog:
 
     def _open_spool(self) -> "_Spool":
         if self._spool is None:
-            self._spool = _Spool(self._folder(), dict(self._header(), base=self.base), self._spool_bytes_max)
+            self._spool = _Spool(self._folder, dict(self._header(), base=self.base), self._spool_bytes_max)
             warn("spilling", "what is logged goes to %s until the platform takes it", self._spool.path)
         return self._spool
 

@@ -69,14 +69,14 @@ class Run:
         self._next_steps: Dict[str, Iterator[int]] = {}
         self._last_checkpoint: Optional[Checkpoint] = None
         self._finished: Optional[str] = None
-        self._staged_bytes = 0
+        self._folder = _places.spool_folder()
         self._open()
 
     def _open(self) -> None:
         """A new session. Its thread starts with the first record."""
         self._session = _ids.session_id()
-        self._backlog = Backlog(self._header, _places.spool_folder, _places.bytes_from_environment("FOOTPLATE_SPOOL_MAX_BYTES", SPOOL_BYTES_MAX))
-        self._start_lock = threading.Lock()
+        self._backlog = Backlog(self._header, self._folder, _places.bytes_from_environment("FOOTPLATE_SPOOL_MAX_BYTES", SPOOL_BYTES_MAX))
+        self._start_lock = threading.RLock()  # reentrant: a signal handler may log in the middle of the first log()
         self._started = False
         opening = self._opening
         self._door: Union[Agent, Direct, Offline]
@@ -211,7 +211,7 @@ class Run:
         limit = _places.bytes_from_environment("FOOTPLATE_STAGED_MAX_BYTES", STAGED_BYTES_MAX)
         given = place
         if self._backlog.staged_bytes() + size <= limit:
-            staged = _staging.stage(place, os.path.join(_places.spool_folder(), "staged", self._session))
+            staged = _staging.stage(place, os.path.join(self._folder, "staged", self._session))
             if staged is not None:
                 given, handle._staged, handle._staged_bytes = staged.path, staged, size
         else:
@@ -319,7 +319,7 @@ class Run:
             if path is not None:
                 LOG.warning("footplate: %d records wait in %s; `python -m footplate sync` sends them", left, path)
             elif not self._backlog.handles:
-                _staging.forget(os.path.join(_places.spool_folder(), "staged", self._session))
+                _staging.forget(os.path.join(self._folder, "staged", self._session))
 
     def _forked(self) -> None:
         """In a forked child: a session of its own, nothing of the parent's."""

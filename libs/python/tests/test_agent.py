@@ -9,7 +9,7 @@ import unittest
 from unittest import mock
 
 import footplate
-from footplate import _backlog, _faults, _places
+from footplate import _backlog, _exit, _faults, _places
 from footplate._run import Opening, Run
 
 from tests.fake_agent import FakeAgent
@@ -37,6 +37,7 @@ class WithAgent(unittest.TestCase):
 
     def let_go(self, run):
         """Ends the run's thread, as the end of the process would."""
+        _exit._runs.discard(run)
         run._door.refused = "the test is over"
         run._door.hurry(True)
 

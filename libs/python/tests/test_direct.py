@@ -12,7 +12,7 @@ from unittest import mock
 
 import footplate
 from footplate import __main__ as command
-from footplate import _backlog, _direct, _faults, _frames, _places, _sync
+from footplate import _backlog, _direct, _exit, _faults, _frames, _places, _sync
 from footplate._run import Opening, Run
 
 from tests.fake_agent import FakeAgent
@@ -45,6 +45,7 @@ class WithDoor(unittest.TestCase):
     def run_(self, run=RUN, create=CREATE, **opening):
         run = Run(Opening(run, 1, 0, _places.place(), create=create, **opening))
         self.addCleanup(setattr, run._door, "refused", "the test is over")
+        self.addCleanup(_exit._runs.discard, run)
         return run
 
     def offline(self, run=RUN):
@@ -55,6 +56,7 @@ class WithDoor(unittest.TestCase):
     def close(self, run):
         """Ends the run's process, as far as its spool file is concerned."""
         run._leave("finished", 0.0)
+        _exit._runs.discard(run)
         run._backlog.drop_reader()
 
     def files(self):

@@ -9,7 +9,7 @@ import unittest
 from unittest import mock
 
 import footplate
-from footplate import _config, _faults
+from footplate import _config, _exit, _faults
 
 from tests.fake_agent import FakeAgent
 from tests.fake_door import FakeDoor
@@ -36,6 +36,7 @@ class Opened(unittest.TestCase):
             footplate._run._leave("finished", 0.0)
             footplate._run._door.refused = "the test is over"
             footplate._run._backlog.drop_reader()
+        _exit._runs.clear()
         footplate._run = _config._current = None
 
     def config(self, document):
