@@ -37,7 +37,7 @@ pub async fn run(
 ) -> Result<(), AgentError> {
     let life = CancellationToken::new();
     let ending = life.clone().drop_guard();
-    let parts = open::open(&config, broker.clone(), blobs).await?;
+    let parts = open::open(&config, blobs)?;
     let (inputs, queue) = mpsc::channel(INPUTS_MOST);
     let performer = Performer::new(&config, broker.clone(), &parts, inputs.clone(), life.clone());
     let shipped = watch::ship(&config, broker.clone(), &parts, &life);

@@ -13,11 +13,11 @@ use crate::{
     socket::{self, Intake, Spools},
     spool::{Spool, SpoolOptions},
 };
-use footplate_eventlog::Broker;
 use footplate_types::{NodeShape, SpoolId};
 use std::{
     fs::{self, File, OpenOptions},
     io,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -46,9 +46,10 @@ pub(super) fn state_file(config: &AgentConfig) -> PathBuf {
     config.work.join("state.json")
 }
 
-pub(super) async fn open(config: &AgentConfig, broker: Arc<dyn Broker>, blobs: Arc<dyn BlobAccess>) -> Result<Parts, AgentError> {
-    drop(broker);
+pub(super) fn open(config: &AgentConfig, blobs: Arc<dyn BlobAccess>) -> Result<Parts, AgentError> {
     fs::create_dir_all(&config.work).map_err(folder(config, "create folder"))?;
+    // Members' folders hold what their jobs keep secret.
+    fs::set_permissions(&config.work, fs::Permissions::from_mode(0o700)).map_err(folder(config, "close folder to others"))?;
     let lock = lock(config)?;
     let spools = spools(config)?;
     let mut state: CoreState = durable::read_json(&state_file(config)).map_err(folder(config, "read state"))?.unwrap_or_default();

@@ -348,7 +348,7 @@ fn a_stranger_under_this_name_is_waited_out() {
     bench.core.adopt(Vec::new());
     bench.step(Input::Tick);
     let mut sequence = 5;
-    let mut seen = |bench: &mut Bench, sequence: u64| {
+    let seen = |bench: &mut Bench, sequence: u64| {
         bench.seconds += 2;
         bench.step(Input::Tick);
         bench.step(Input::BeatLooked(Ok(Some((sequence, beat_message(sequence, 3, "other-boot"))))))

@@ -10,7 +10,7 @@ use crate::{
 };
 use footplate_events::{
     facts::{DocumentRef, Rendezvous},
-    messages::{LaunchDocument, Task},
+    messages::{LaunchDocument, SealedDocument, Task},
 };
 use footplate_types::ArtifactPath;
 use std::{
@@ -43,13 +43,7 @@ impl Members {
     }
 
     async fn prepare_steps(&self, open: &Arc<Open>, task: &Task, cancel: &CancellationToken) -> Result<Option<Rendezvous>, String> {
-        self.fetch(task, task.launch, &open.launch_document(), "launch document").await?;
-        let launch = crate::durable::read_json::<LaunchDocument>(&open.launch_document());
-        let launch = launch.map_err(|error| format!("launch document: {error}"))?.ok_or("launch document: gone")?;
-        match task.config {
-            Some(config) => self.fetch(task, config, &open.config(), "config").await?,
-            None => crate::durable::write(&open.config(), b"{}").map_err(|error| format!("config: {error}"))?,
-        }
+        let launch = self.documents(open, task).await?;
         self.place_code(open, task).await?;
         let folder = Self::working_folder(open, task);
         if !folder.is_dir() {
@@ -59,6 +53,35 @@ impl Members {
             self.set_up(open, task, &launch, cancel).await?;
         }
         self.reserve(open, task)
+    }
+
+    /// The launch document and the config, with the real values where they were masked. They stand in the member's folder alone, which
+    /// is its owner's, and go with it.
+    async fn documents(&self, open: &Open, task: &Task) -> Result<LaunchDocument, String> {
+        let disk = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
+        if let Some(launch) = crate::durable::read_json(&open.launch_document()).map_err(disk("launch document"))? {
+            return Ok(launch);
+        }
+        let recorded = open.dir.join("launch.recorded");
+        self.fetch(task, task.launch, &recorded, "launch document").await?;
+        let launch = crate::durable::read_json::<LaunchDocument>(&recorded).map_err(disk("launch document"))?;
+        let mut launch = launch.ok_or("launch document: gone")?;
+        let mut config = None;
+        if let Some(sealed) = launch.sealed {
+            let path = open.dir.join("sealed.json");
+            self.fetch(task, sealed, &path, "sealed document").await?;
+            // What cannot be read is not told: an error text is no place for what is in there.
+            let sealed = crate::durable::read_json::<SealedDocument>(&path).map_err(|_| "sealed document: unreadable")?;
+            (launch, config) = launch.unsealed(sealed.ok_or("sealed document: gone")?);
+            let _ = fs::remove_file(&path);
+        }
+        match (config, task.config) {
+            (Some(text), _) => crate::durable::write(&open.config(), text.as_bytes()).map_err(disk("config"))?,
+            (None, Some(recorded)) => self.fetch(task, recorded, &open.config(), "config").await?,
+            (None, None) => crate::durable::write(&open.config(), b"{}").map_err(disk("config"))?,
+        }
+        crate::durable::write_json(&open.launch_document(), &launch).map_err(disk("launch document"))?;
+        Ok(launch)
     }
 
     fn reserve(&self, open: &Open, task: &Task) -> Result<Option<Rendezvous>, String> {

@@ -1,5 +1,7 @@
 //! Tests of the agent with real processes and real disks.
 #![allow(clippy::unwrap_used)]
 
+mod agent;
+mod node;
 mod shim;
 mod spool;
