@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Dict, Iterator, Mapping, NoReturn, Optional, Tuple
+from typing import Any, Dict, Mapping, NoReturn, Optional
 
 from . import _arguments
 
@@ -91,19 +91,10 @@ def _read(path: Optional[str]) -> Dict[str, Any]:
 
 
 def fill(defaults: Mapping[str, Any]) -> Dict[str, Any]:
-    """Adds what the script has defaults for and the platform gave no value; what the platform gave stands. Returns what it added, flat."""
+    """Adds what the script has defaults for and the platform gave no value; what the platform gave stands. Returns the keys that this changed."""
     config = current()
-    before = dict(flat(config))
+    before = config.copy()
     merged = _filled(config, _arguments.json_object("config", defaults))
     dict.clear(config)
     dict.update(config, _freeze(merged))
-    return {key: value for key, value in flat(merged) if key not in before}
-
-
-def flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[Tuple[str, Any]]:
-    """`{"optim": {"lr": 1}}` as `optim.lr`: what is compared and searched is a leaf."""
-    for key, value in config.items():
-        if isinstance(value, Mapping) and value:
-            yield from flat(value, prefix + key + ".")
-        else:
-            yield prefix + key, thaw(value)
+    return {key: value for key, value in config.copy().items() if key not in before or before[key] != value}

@@ -13,7 +13,7 @@ import random
 import threading
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from . import _arguments, _config
+from . import _arguments
 from ._backlog import Backlog, Op
 from ._door import Door, FootplateError, Refused, Unavailable
 from ._faults import LOG, warn
@@ -27,6 +27,8 @@ DOUBTFUL_CODES = ("not_found", "internal", "unknown", "data_loss")
 GATHER_SECONDS = 0.1
 BLOB_BYTES_MAX = 4 << 20
 """The largest file that goes through the JSON door."""
+ARTIFACTS_MAX = 500
+"""Files named in one call."""
 
 _RANDOM = random.Random()  # an own one: the state of the module's belongs to the training
 
@@ -48,7 +50,7 @@ class Sender:
         create = self._header.get("create")
         if self._created or create is None:
             return
-        params = {key: json.dumps(value, ensure_ascii=False) for key, value in _config.flat(create.get("config") or {})}
+        params = {key: json.dumps(value, ensure_ascii=False) for key, value in (create.get("config") or {}).items()}
         self._door.call("RunService", "CreateRun", {
             "runId": self._header["run"], "requestId": self._header["run"], "name": create.get("name") or "",
             "experiment": create.get("experiment") or "", "tags": create.get("tags") or {}, "params": params})
@@ -112,8 +114,10 @@ class Sender:
             artifacts.append({"path": artifact, "digest": digest, "bytes": str(size), "attempt": self._header["attempt"], "rank": self._header["rank"]})
         if not artifacts:
             raise Refused("invalid_argument", "{}: a folder without a file".format(path))
-        self._door.call("ArtifactService", "LogArtifacts", dict(request, artifacts=artifacts))
-        return artifacts[0]["digest"] if os.path.isfile(path) else None
+        for start in range(0, len(artifacts), ARTIFACTS_MAX):
+            part = dict(request, artifacts=artifacts[start:start + ARTIFACTS_MAX], requestId="{}-{}".format(request["requestId"], start))
+            self._door.call("ArtifactService", "LogArtifacts", part)
+        return "sha256:{}".format(artifacts[0]["digest"]) if os.path.isfile(path) else None
 
     def _put(self, file: str) -> Tuple[int, str]:
         try:
@@ -124,7 +128,7 @@ class Sender:
         if len(data) > BLOB_BYTES_MAX:
             raise Refused("out_of_range", "{}: over {:,} bytes, the most that goes through the JSON door; under an agent there is no such "
                           "limit".format(file, BLOB_BYTES_MAX))
-        digest = "sha256:" + hashlib.sha256(data).hexdigest()
+        digest = hashlib.sha256(data).hexdigest()
         self._door.call("BlobService", "PutBlob", {"digest": digest, "data": base64.b64encode(data).decode()})
         return len(data), digest
 

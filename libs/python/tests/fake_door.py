@@ -124,7 +124,7 @@ class FakeDoor:
 
     def PutBlob(self, request):
         data = base64.b64decode(request["data"])
-        digest = "sha256:" + hashlib.sha256(data).hexdigest()
+        digest = hashlib.sha256(data).hexdigest()
         if request["digest"] != digest:
             return 400, {"code": "invalid_argument", "message": "digest"}
         self.blobs[digest] = data

@@ -74,7 +74,7 @@ class Recording(WithDoor):
         run.conclusion("none")
         self.assertTrue(run.finish())
         stored = self.door.runs[RUN]
-        self.assertEqual(stored["params"], {"lr": {"json": "0.1"}, "optim.name": {"json": '"sgd"'}, "optim.betas": {"json": "[0.9, 0.99]"},
+        self.assertEqual(stored["params"], {"lr": {"json": "0.1"}, "optim": {"json": '{"name": "sgd", "betas": [0.9, 0.99]}'},
                                             "extra": {"json": "[1, 2.5]"}, "flag": {"json": "true"}})
         self.assertEqual((stored["tags"], stored["note"], stored["conclusion"]), ({"k": "v", "团队": "视觉"}, "a note", "none"))
         self.assertEqual(stored["outcome"], "OUTCOME_SUCCEEDED")
@@ -163,7 +163,19 @@ class Recording(WithDoor):
         stored = self.door.artifacts[RUN]
         self.assertEqual(set(stored), {"all/图/轴.png", "all/a%b.txt", "all/x#1.bin", "all/t:0", "all/p q+r", "all/.hidden", "a%b.txt", "checkpoints/step-5"})
         self.assertEqual(self.door.blobs[stored["all/图/轴.png"]], "图/轴.png".encode())
+        self.assertEqual(handles[1].digest, "sha256:" + stored["a%b.txt"])
         self.assertEqual(run.latest_checkpoint().step, 5)
+
+    def test_a_folder_of_very_many_files_is_named_in_parts(self):
+        run = self.run_()
+        folder = os.path.join(self.folder, "many")
+        os.mkdir(folder)
+        for at in range(12):
+            with open(os.path.join(folder, str(at)), "w") as file:
+                file.write(str(at))
+        with mock.patch.object(_direct, "ARTIFACTS_MAX", 5):
+            self.assertTrue(run.log_artifact(folder).wait(20))
+        self.assertEqual((len(self.door.artifacts[RUN]), self.door.count("LogArtifacts")), (12, 3))
 
     def test_a_file_over_the_doors_limit_is_refused_by_name(self):
         run = self.run_()

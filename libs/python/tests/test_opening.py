@@ -91,7 +91,8 @@ class Configs(Opened):
         os.environ["RANK"] = "0"
         footplate.init(config={"lr": 0.1, "epochs": 3, "optim": {"name": "sgd", "momentum": 0.9}})
         self.assertTrue(footplate.flush(10))
-        self.assertEqual([op["params"] for op in agent.of_kind("params")], [{"epochs": 3, "optim.momentum": 0.9}], "what only the script knew is recorded")
+        self.assertEqual([op["params"] for op in agent.of_kind("params")], [{"epochs": 3, "optim": {"name": "adam", "momentum": 0.9}}],
+                         "what only the script knew is recorded")
         self.assertEqual(footplate.config, {"lr": 0.5, "epochs": 3, "optim": {"name": "adam", "momentum": 0.9}})
 
     def test_an_unreadable_config_is_an_error_not_an_empty_one(self):
