@@ -156,7 +156,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_bit_comes_back_from_both_codecs(points in proptest::collection::vec(any_point(), 0..600)) {
+        fn every_bit_comes_back_from_both_codecs(points in proptest::collection::vec(any_point(), 0..300)) {
             prop_assert_eq!(&decode(&encode(&points)).unwrap(), &points);
             prop_assert_eq!(&decode(&seal(&points)).unwrap(), &points);
         }

@@ -16,6 +16,7 @@
 mod apply;
 mod chunk;
 mod fault;
+mod packer;
 mod read;
 mod rows;
 mod tables;
