@@ -170,7 +170,7 @@ class Demo:
         urgent = self.footplate("submit", "-q", "--name", "urgent", "--slots", "2", "--priority", "10", "--no-source", "--",
                                 "sh", "-c", "echo urgent work on rank $RANK; sleep 1", show=True).strip().splitlines()[-1]
         self.eventually("the preemption", lambda: any(
-            attempt.get("stop_cause") == "preempted" for attempt in self.data("run", "show", run).get("attempts", [])))
+            attempt.get("stopCause") == "preempted" for attempt in self.data("run", "show", run).get("attempts", [])))
         self.footplate("why", run, show=True)
         self.footplate("run", "wait", urgent, show=True)
         self.footplate("run", "wait", run, show=True)

@@ -11,6 +11,7 @@ pub mod commands;
 pub mod context;
 pub mod jobfile;
 pub mod output;
+pub mod platform;
 pub mod scrub;
 pub mod submission;
 pub mod view;
@@ -33,7 +34,9 @@ pub fn exit_of(error: &anyhow::Error) -> (Exit, String) {
     }
     let chain = error.chain().map(ToString::to_string).collect::<Vec<_>>().join(": ");
     let exit = match error.downcast_ref::<capture::CaptureError>() {
-        Some(capture::CaptureError::NoFolder { .. } | capture::CaptureError::NoRepository { .. } | capture::CaptureError::Bare { .. }) => Exit::Usage,
+        Some(capture::CaptureError::NoFolder { .. } | capture::CaptureError::NoRepository { .. } | capture::CaptureError::Bare { .. }) => {
+            Exit::Usage
+        }
         Some(
             capture::CaptureError::Unreadable { .. }
             | capture::CaptureError::Changed { .. }

@@ -5,7 +5,22 @@ use footplate_cli::{args::Cli, commands::dispatch, exit_of, output::tell};
 use footplate_service::Exit;
 use std::process::ExitCode;
 
+/// The hidden verb of the agent: this program again, as the keeper of one worker tree. It must not meet the runtime or the command line.
+const SHIM: &str = "shim";
+
 fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|verb| verb == SHIM) {
+        let Some(folder) = arguments.next() else {
+            tell("footplate: shim is started by the agent alone, with the folder of a worker");
+            return Exit::Usage.into();
+        };
+        return footplate_executor_agent::shim_main(std::path::Path::new(&folder));
+    }
+    if rustls::crypto::ring::default_provider().install_default().is_err() {
+        tell("footplate: another TLS provider is installed already");
+        return Exit::Failed.into();
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -4,7 +4,7 @@
 
 /// A list of rules; the last one that matches decides.
 #[derive(Clone, Debug, Default)]
-pub struct Rules {
+pub(super) struct Rules {
     rules: Vec<Rule>,
 }
 
@@ -21,7 +21,7 @@ struct Rule {
 
 impl Rules {
     /// Reads the lines of one ignore file that lies in `base` (relative to the root, `""` for the root itself).
-    pub fn parse(base: &[u8], text: &[u8]) -> Self {
+    pub(super) fn parse(base: &[u8], text: &[u8]) -> Self {
         let mut base = base.to_vec();
         if !base.is_empty() && base.last() != Some(&b'/') {
             base.push(b'/');
@@ -31,17 +31,17 @@ impl Rules {
     }
 
     /// Adds rules that win over those already here.
-    pub fn extend(&mut self, later: Self) {
+    pub(super) fn extend(&mut self, later: Self) {
         self.rules.extend(later.rules);
     }
 
     /// What the last matching rule says of this one path, its folders not considered: ignored, kept, or nothing.
-    pub fn says(&self, path: &[u8], is_folder: bool) -> Option<bool> {
+    pub(super) fn says(&self, path: &[u8], is_folder: bool) -> Option<bool> {
         self.rules.iter().rev().find(|rule| rule.matches(path, is_folder)).map(|rule| !rule.negated)
     }
 
     /// Whether the file at `path` is ignored, by itself or because one of its folders is.
-    pub fn ignores(&self, path: &[u8]) -> bool {
+    pub(super) fn ignores(&self, path: &[u8]) -> bool {
         if self.rules.is_empty() {
             return false;
         }

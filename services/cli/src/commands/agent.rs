@@ -4,6 +4,7 @@ use crate::{
     args::ServiceArgs,
     context::Context,
     output::{Exit, Failure},
+    platform,
 };
 
 const EXAMPLES: &str = "\
@@ -30,6 +31,14 @@ pub struct Args {
 ///
 /// # Errors
 /// Everything that keeps it from starting, or from stopping in good order.
-pub async fn run(_: Args, _: Context) -> anyhow::Result<Exit> {
-    Err(Failure::new(Exit::Failed, "the services are not linked into this binary").into())
+pub async fn run(args: Args, _: Context) -> anyhow::Result<Exit> {
+    let mut more = Vec::new();
+    if let Some(node) = args.node {
+        more.push(("agent.node", node));
+    }
+    if let Some(slots) = args.slots {
+        more.push(("agent.slots", slots.to_string()));
+    }
+    let config = platform::load(&args.service, &more).map_err(|error| Failure::usage(error.to_string()))?;
+    platform::agent::run_agent(config).await
 }

@@ -49,7 +49,7 @@ pub const NOT_BUILT: [&str; 41] = [
 ];
 
 /// Words for the same key: (alias, key).
-pub const ALIASES: [(&str, &str); 3] = [("entrypoint", "run"), ("command", "run"), ("commands", "run")];
+pub(super) const ALIASES: [(&str, &str); 3] = [("entrypoint", "run"), ("command", "run"), ("commands", "run")];
 
 /// The farthest an unknown key may be from a known one to be offered as what was meant, in edits.
 const NEAR: usize = 3;

@@ -1,1 +1,109 @@
 //! The agent of this machine, from the settings.
+
+use super::blobs::DoorBlobs;
+use super::knobs;
+use super::run::{exit_of, failure, options, telemetry};
+use super::{DataFolder, connect};
+use crate::output::Exit;
+use footplate_api::{Client, Target};
+use footplate_eventlog::Broker;
+use footplate_executor_agent::node::declared_nodes;
+use footplate_executor_agent::{AgentConfig, OnShutdown, ShapeSource, SpoolSizes};
+use footplate_service::Context;
+use footplate_service::config::Config;
+use footplate_types::{Invalid, NodeName};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The name of this node.
+///
+/// # Errors
+/// A name that is none.
+pub fn node_name(config: &Config) -> Result<NodeName, Invalid> {
+    let set = config.get(&knobs::NODE_NAME);
+    if set.is_empty() {
+        NodeName::from_host(&knobs::host_name())
+    } else {
+        NodeName::parse(&set).map_err(|invalid| invalid.of("agent.node"))
+    }
+}
+
+/// What this node offers: declared in a file, or looked for.
+fn shape(config: &Config, node: &NodeName) -> Result<ShapeSource, Invalid> {
+    let inventory = config.get(&knobs::NODE_INVENTORY);
+    if !inventory.is_empty() {
+        let wrong =
+            |what: String| Invalid::new("agent.inventory", &inventory, format!("a readable inventory that declares {node}: {what}"));
+        let text = std::fs::read_to_string(&inventory).map_err(|error| wrong(error.to_string()))?;
+        let declared = declared_nodes(&text).map_err(|error| wrong(error.to_string()))?;
+        let known = declared.iter().map(|known| known.name.to_string()).collect::<Vec<_>>().join(", ");
+        let found = declared.into_iter().find(|known| known.name == *node);
+        return found.map(|found| ShapeSource::Declared(found.shape)).ok_or_else(|| wrong(format!("it declares {known}")));
+    }
+    let slots = config.get(&knobs::NODE_SLOTS);
+    let pool = config.get(&knobs::AGENT_POOL);
+    // Whoever counts slots wants slots, also on a machine with GPUs.
+    Ok(ShapeSource::Detected {
+        slots: (slots > 0).then_some(slots),
+        ignore_gpus: slots > 0,
+        pool: (!pool.is_empty()).then_some(pool),
+        rack: None,
+    })
+}
+
+fn agent_config(config: &Config, node: NodeName, work: PathBuf, endless: bool) -> Result<AgentConfig, Invalid> {
+    let mut agent = AgentConfig::new(node, work);
+    agent.address = config.get(&knobs::NODE_ADDRESS);
+    agent.shape = shape(config, &agent.node)?;
+    let lease = config.get(&knobs::NODE_LEASE);
+    agent.lease = (!endless && !lease.is_zero()).then_some(lease);
+    let beat = config.get(&knobs::AGENT_BEAT);
+    agent.beat_every = Some(agent.lease.map_or(beat, |lease| beat.min(lease / 3)));
+    agent.timings.kill = config.get(&knobs::AGENT_KILL);
+    agent.timings.resend_after = config.get(&knobs::AGENT_RESEND);
+    agent.on_shutdown = OnShutdown::LeaveMembers;
+    let spool = config.get(&knobs::AGENT_SPOOL).0;
+    agent.spools = SpoolSizes { logs: spool, metrics: spool, ..SpoolSizes::default() };
+    Ok(agent)
+}
+
+/// Starts the agent of `up`: its lease has no end, since on one machine only a reboot loses its members.
+///
+/// # Errors
+/// A node name that is none.
+pub fn start(config: &Config, broker: Arc<dyn Broker>, client: &Client, work: &Path, context: &Context) -> Result<NodeName, Invalid> {
+    let node = node_name(config)?;
+    let mut agent = agent_config(config, node.clone(), work.to_owned(), true)?;
+    agent.platform_address = Some(client.target().address.clone());
+    let blobs = Arc::new(DoorBlobs::new(client.clone()));
+    let shutdown = context.shutdown.token();
+    context.supervisor.spawn("agent", async move { footplate_executor_agent::run(agent, broker, blobs, shutdown).await });
+    Ok(node)
+}
+
+/// Runs the agent of this node as a process of its own, until told to stop; its members run on.
+///
+/// # Errors
+/// Everything that keeps it from starting, or from stopping in good order.
+pub async fn run_agent(config: Config) -> anyhow::Result<Exit> {
+    let folder = knobs::data_folder(&config).map_err(|error| failure(Exit::Usage, error))?;
+    let data = DataFolder::take(&folder).map_err(|error| failure(Exit::Refused, error))?;
+    let telemetry = telemetry("agent", &config)?;
+    let node = node_name(&config).map_err(|error| failure(Exit::Usage, error))?;
+    let target = Target::new(config.get(&knobs::AGENT_API)).token(config.get(&knobs::AGENT_TOKEN));
+    let client = Client::connect(target)?;
+    let ended = footplate_service::run(options(&config), async |context: Context| {
+        let broker = connect(&config, None, &format!("footplate agent {node}"), false).await;
+        let broker: Arc<dyn Broker> = Arc::new(broker.map_err(|error| failure(Exit::Unavailable, error))?);
+        let work = data.part("agent").map_err(|error| failure(Exit::Refused, error))?;
+        let mut agent = agent_config(&config, node.clone(), work, false).map_err(|error| failure(Exit::Usage, error))?;
+        agent.platform_address = Some(config.get(&knobs::AGENT_API));
+        let blobs = Arc::new(DoorBlobs::new(client));
+        let shutdown = context.shutdown.token();
+        context.supervisor.spawn("agent", async move { footplate_executor_agent::run(agent, broker, blobs, shutdown).await });
+        Ok::<(), anyhow::Error>(())
+    })
+    .await;
+    telemetry.flush();
+    exit_of(ended)
+}

@@ -78,9 +78,11 @@ impl DoorBlobs {
 fn of_status(digest: &str, status: &Status) -> BlobError {
     match status.code() {
         tonic::Code::NotFound => BlobError::NotFound(digest.to_owned()),
-        tonic::Code::Unavailable | tonic::Code::DeadlineExceeded | tonic::Code::Unknown | tonic::Code::Cancelled | tonic::Code::Internal => {
-            BlobError::Unavailable(status.message().to_owned())
-        }
+        tonic::Code::Unavailable
+        | tonic::Code::DeadlineExceeded
+        | tonic::Code::Unknown
+        | tonic::Code::Cancelled
+        | tonic::Code::Internal => BlobError::Unavailable(status.message().to_owned()),
         _ => BlobError::Refused(status.message().to_owned()),
     }
 }

@@ -43,7 +43,8 @@ impl DataFolder {
         let unusable = |error: std::io::Error| DataFolderError::Unusable { path: path.display().to_string(), reason: error.to_string() };
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable)?;
         let path = path.canonicalize().map_err(unusable)?;
-        let mut lock = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path.join("lock")).map_err(unusable)?;
+        let mut lock =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path.join("lock")).map_err(unusable)?;
         if rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
             let mut holder = String::new();
             let _ = lock.read_to_string(&mut holder);

@@ -29,9 +29,11 @@ pub const NATS_CREDENTIALS: Knob<String> = Knob::new("nats.credentials", "", "cr
 pub const NATS_REPLICAS: Knob<usize> =
     Knob::new("nats.replicas", "1", "1 on one server, 3 on a cluster").only(|replicas| matches!(replicas, 1 | 3 | 5), "1, 3 or 5");
 /// The disk that the streams share.
-pub const NATS_DISK: Knob<ByteCount> = Knob::new("nats.disk", "8GiB", "what all streams together may take; it must be free on the broker's disk");
+pub const NATS_DISK: Knob<ByteCount> =
+    Knob::new("nats.disk", "8GiB", "what all streams together may take; it must be free on the broker's disk");
 /// The monitoring address of the broker.
-pub const NATS_MONITOR: Knob<String> = Knob::new("nats.monitor", "", "host:port of the broker's monitoring, for `doctor`; empty: not asked");
+pub const NATS_MONITOR: Knob<String> =
+    Knob::new("nats.monitor", "", "host:port of the broker's monitoring, for `doctor`; empty: not asked");
 /// The port of the own broker.
 pub const NATS_PORT: Knob<u16> = Knob::new("nats.port", "7452", "loopback port of the broker that `up` starts");
 /// The monitoring port of the own broker.
@@ -46,14 +48,18 @@ pub const LEADER_LEASE: Knob<Duration> = Knob::new("lease.leader", "10s", "after
 pub const NODE_LEASE: Knob<Duration> =
     Knob::new("lease.node", "5m", "how long work goes on without the broker before the node itself ends it; 0s: without end");
 /// What is waited beyond it.
-pub const NODE_MARGIN: Knob<Duration> = Knob::new("lease.margin", "15s", "what is waited beyond a node's lease and kill time before it is fenced");
+pub const NODE_MARGIN: Knob<Duration> =
+    Knob::new("lease.margin", "15s", "what is waited beyond a node's lease and kill time before it is fenced");
 
 /// How long a read waits for the view.
-pub const READ_WAIT: Knob<Duration> = Knob::new("read.wait", "10s", "the longest a read waits for the sequence it asks for, and a write for its answer");
+pub const READ_WAIT: Knob<Duration> =
+    Knob::new("read.wait", "10s", "the longest a read waits for the sequence it asks for, and a write for its answer");
 /// How long a gang may take to be ready.
-pub const READY_WITHIN: Knob<Duration> = Knob::new("scheduler.ready-within", "10m", "how long after its placement a whole gang must be ready");
+pub const READY_WITHIN: Knob<Duration> =
+    Knob::new("scheduler.ready-within", "10m", "how long after its placement a whole gang must be ready");
 /// How long a seal waits.
-pub const SEAL_WITHIN: Knob<Duration> = Knob::new("tracker.seal-within", "60s", "how long after its end a run's seal waits for what is missing");
+pub const SEAL_WITHIN: Knob<Duration> =
+    Knob::new("tracker.seal-within", "60s", "how long after its end a run's seal waits for what is missing");
 
 /// The node's name.
 pub const NODE_NAME: Knob<String> = Knob::new("agent.node", "", "name of this node; empty: its host name as a slug");
@@ -62,30 +68,70 @@ pub const NODE_SLOTS: Knob<u32> = Knob::new("agent.slots", "0", "CPU slots of a 
 /// The address other nodes reach it by.
 pub const NODE_ADDRESS: Knob<String> = Knob::new("agent.address", "127.0.0.1", "host name or address by which other nodes reach this one");
 /// A declared inventory.
-pub const NODE_INVENTORY: Knob<String> = Knob::new("agent.inventory", "", "TOML file that declares what this node has, instead of looking; empty: look");
+pub const NODE_INVENTORY: Knob<String> =
+    Knob::new("agent.inventory", "", "TOML file that declares what this node has, instead of looking; empty: look");
 /// The agent's beat.
-pub const AGENT_BEAT: Knob<Duration> = Knob::new("agent.beat", "10s", "how often a node shows that it lives; at most a third of its lease is used");
+pub const AGENT_BEAT: Knob<Duration> =
+    Knob::new("agent.beat", "10s", "how often a node shows that it lives; at most a third of its lease is used");
 /// How long shims take to kill.
-pub const AGENT_KILL: Knob<Duration> = Knob::new("agent.kill", "10s", "how long ending a process tree takes at most once its lease has run out");
+pub const AGENT_KILL: Knob<Duration> =
+    Knob::new("agent.kill", "10s", "how long ending a process tree takes at most once its lease has run out");
+/// When spooled entries are sent again.
+pub const AGENT_RESEND: Knob<Duration> =
+    Knob::new("agent.resend", "30s", "after how long without news of what was stored an agent sends again");
 /// The bound of a spool.
-pub const AGENT_SPOOL: Knob<ByteCount> = Knob::new("agent.spool", "4GiB", "the most that each of the agent's spools may take while the platform is away");
+pub const AGENT_SPOOL: Knob<ByteCount> =
+    Knob::new("agent.spool", "4GiB", "the most that each of the agent's spools may take while the platform is away");
 /// The pool.
 pub const AGENT_POOL: Knob<String> = Knob::new("agent.pool", "", "pool this node belongs to; empty: none");
 /// Where the agent reaches the platform's API.
-pub const AGENT_API: Knob<String> = Knob::new("agent.api", "127.0.0.1:7450", "address of the platform, where the agent gets and puts bytes");
+pub const AGENT_API: Knob<String> =
+    Knob::new("agent.api", "127.0.0.1:7450", "address of the platform, where the agent gets and puts bytes");
 /// The agent's token.
 pub const AGENT_TOKEN: Knob<String> = Knob::new("agent.token", "", "token with which the agent gets and puts bytes").secret();
 /// The folder of objects.
-pub const OBJECTS: Knob<String> = Knob::new("objects", "", "folder of artifacts, checkpoints, snapshots and logs; empty: in the data folder");
+pub const OBJECTS: Knob<String> =
+    Knob::new("objects", "", "folder of artifacts, checkpoints, snapshots and logs; empty: in the data folder");
 /// The file of known tokens.
-pub const TOKENS: Knob<String> = Knob::new("tokens", "", "file of known tokens: a line each, SHA-256 of the token and its principal; empty: in the data folder");
+pub const TOKENS: Knob<String> =
+    Knob::new("tokens", "", "file of known tokens: a line each, SHA-256 of the token and its principal; empty: in the data folder");
 
 /// All of them.
 pub const ALL: &[&dyn AnyKnob] = &[
-    &DATA, &LISTEN, &ADMIN, &INSTANCE, &GRACE, &NATS_URL, &NATS_USER, &NATS_PASSWORD, &NATS_CREDENTIALS, &NATS_REPLICAS, &NATS_DISK,
-    &NATS_MONITOR, &NATS_PORT, &NATS_MONITOR_PORT, &NATS_PROGRAM, &LEADER_LEASE, &NODE_LEASE, &NODE_MARGIN, &READ_WAIT, &READY_WITHIN,
-    &SEAL_WITHIN, &NODE_NAME, &NODE_SLOTS, &NODE_ADDRESS, &NODE_INVENTORY, &AGENT_BEAT, &AGENT_KILL, &AGENT_SPOOL, &AGENT_POOL, &AGENT_API,
-    &AGENT_TOKEN, &OBJECTS, &TOKENS,
+    &DATA,
+    &LISTEN,
+    &ADMIN,
+    &INSTANCE,
+    &GRACE,
+    &NATS_URL,
+    &NATS_USER,
+    &NATS_PASSWORD,
+    &NATS_CREDENTIALS,
+    &NATS_REPLICAS,
+    &NATS_DISK,
+    &NATS_MONITOR,
+    &NATS_PORT,
+    &NATS_MONITOR_PORT,
+    &NATS_PROGRAM,
+    &LEADER_LEASE,
+    &NODE_LEASE,
+    &NODE_MARGIN,
+    &READ_WAIT,
+    &READY_WITHIN,
+    &SEAL_WITHIN,
+    &NODE_NAME,
+    &NODE_SLOTS,
+    &NODE_ADDRESS,
+    &NODE_INVENTORY,
+    &AGENT_BEAT,
+    &AGENT_KILL,
+    &AGENT_RESEND,
+    &AGENT_SPOOL,
+    &AGENT_POOL,
+    &AGENT_API,
+    &AGENT_TOKEN,
+    &OBJECTS,
+    &TOKENS,
 ];
 
 /// Settings that cannot be used.

@@ -113,7 +113,8 @@ pub struct NatsServer {
 pub fn find(named: Option<&Path>, data: &Path) -> Result<PathBuf, NatsServerError> {
     let tools = data.join("tools");
     let beside = std::env::current_exe().ok().and_then(|exe| exe.parent().map(|folder| folder.join("nats-server")));
-    let on_path = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_else(OsString::new)).map(|folder| folder.join("nats-server"));
+    let path = std::env::var_os("PATH").unwrap_or_else(OsString::new);
+    let on_path = std::env::split_paths(&path).map(|folder| folder.join("nats-server"));
     let candidates: Vec<PathBuf> = match named {
         Some(named) => vec![named.to_owned()],
         None => beside.into_iter().chain(on_path).chain([tools.join("nats-server"), tools.join("bin/nats-server")]).collect(),

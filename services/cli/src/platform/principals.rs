@@ -25,7 +25,8 @@ impl Principals {
         };
         let mut known = BTreeMap::new();
         for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#')) {
-            let wrong = |what: &str| format!("{}, line {}: {what}; allowed: SHA-256 of a token, a blank, a principal", path.display(), index + 1);
+            let wrong =
+                |what: &str| format!("{}, line {}: {what}; allowed: SHA-256 of a token, a blank, a principal", path.display(), index + 1);
             let (digest, principal) = line.trim().split_once(' ').ok_or_else(|| wrong("not a pair"))?;
             let digest = Digest::parse(digest).map_err(|_| wrong("not a digest"))?;
             known.insert(digest, PrincipalId::parse(principal.trim()).map_err(|_| wrong("not a principal"))?);

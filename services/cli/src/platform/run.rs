@@ -26,12 +26,7 @@ pub fn telemetry(name: &str, config: &Config) -> anyhow::Result<Telemetry> {
 
 /// The options of a process, from the settings.
 pub fn options(config: &Config) -> RunOptions {
-    RunOptions {
-        grace: config.get(&knobs::GRACE),
-        admin: Some(config.get(&knobs::ADMIN)),
-        config: config.show(),
-        pages: Vec::new(),
-    }
+    RunOptions { grace: config.get(&knobs::GRACE), admin: Some(config.get(&knobs::ADMIN)), config: config.show(), pages: Vec::new() }
 }
 
 /// Runs some services until told to stop.
@@ -45,7 +40,8 @@ pub async fn run_services(config: Config, chosen: &[Service], name: &str) -> any
     let listener = listen("the API", config.get(&knobs::LISTEN), "listen").await.map_err(|error| failure(Exit::Refused, error))?;
     let address = listener.local_addr()?;
     let ended = footplate_service::run(options(&config), async |context: Context| {
-        let broker = super::connect(&config, None, &format!("footplate {name}"), true).await.map_err(|error| failure(Exit::Unavailable, error))?;
+        let broker =
+            super::connect(&config, None, &format!("footplate {name}"), true).await.map_err(|error| failure(Exit::Unavailable, error))?;
         let broker: Arc<dyn Broker> = Arc::new(broker);
         start_and_serve(&config, chosen, broker, data.path(), &context, listener).await?;
         tracing::info!(%address, services = name, "serving");

@@ -117,9 +117,7 @@ pub async fn start(services: &[Service], wiring: &Wiring<'_>) -> Result<Started,
     std::fs::create_dir_all(&folder).map_err(|error| unusable(error.to_string()))?;
     let blobs = Blobs::local(&folder).map_err(|error| unusable(error.to_string()))?;
     let principals = Principals::read(&tokens_file(wiring.config, wiring.data)).map_err(StartError::Tokens)?;
-    let mut parts = ServerParts::new()
-        .readiness(wiring.context.readiness.clone())
-        .authenticator(move |token| principals.of(token));
+    let mut parts = ServerParts::new().readiness(wiring.context.readiness.clone()).authenticator(move |token| principals.of(token));
     for service in services {
         parts = start_one(*service, wiring, &ledger, &blobs, &clock, parts).await?;
     }
@@ -152,7 +150,7 @@ async fn start_one(
             inventory.wait = config.get(&knobs::READ_WAIT);
             Ok(footplate_gpu_inventory_server::start(&inventory, ledger, clock, &context).parts(parts))
         }
-        Service::Scheduler => super::wiring::scheduler(config, instance, ledger, clock, &context, parts),
-        Service::Tracker => super::wiring::tracker(config, instance, wiring, ledger, blobs, clock, &context, parts).await,
+        Service::Scheduler => Ok(super::wiring::scheduler(wiring, instance, ledger, clock, &context, parts)),
+        Service::Tracker => super::wiring::tracker(wiring, instance, (ledger, blobs), clock, &context, parts).await,
     }
 }

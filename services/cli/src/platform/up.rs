@@ -39,7 +39,7 @@ pub async fn up(config: Config) -> anyhow::Result<Exit> {
     let mut process = options(&config);
     process.grace += DRAIN_WITHIN;
     let own_ref = own.as_ref();
-    let ended = footplate_service::run(process, async |outer: Context| {
+    let running = footplate_service::run(process, async |outer: Context| {
         let inner = inside(&outer, config.get(&knobs::GRACE));
         let broker = super::connect(&config, own_ref, "footplate up", true).await.map_err(|error| failure(Exit::Unavailable, error))?;
         let broker: Arc<dyn Broker> = Arc::new(broker);
@@ -51,16 +51,22 @@ pub async fn up(config: Config) -> anyhow::Result<Exit> {
         Ok::<(), anyhow::Error>(())
     });
     let greeting = greet(&address, &token, data.path());
-    tokio::pin!(ended);
-    let ended = tokio::select! {
-        ended = &mut ended => ended,
-        () = greeting => ended.await,
-    };
+    let ended = beside(running, greeting).await;
     telemetry.flush();
     if let Some(mut own) = own {
         tokio::task::spawn_blocking(move || own.stop()).await?;
     }
     exit_of(ended)
+}
+
+/// Runs `main` to its end, and `side` beside it.
+async fn beside<T>(main: impl Future<Output = T>, side: impl Future<Output = ()>) -> T {
+    tokio::pin!(main);
+    tokio::select! {
+        ended = &mut main => return ended,
+        () = side => {}
+    }
+    main.await
 }
 
 /// The context of services and agent: it stops when told by this process, not by the signal itself.
@@ -165,7 +171,8 @@ async fn take_back(client: &Client, node: &NodeName, outer: &Shutdown) {
 /// Asks for a drain of this machine and waits until it holds nothing.
 async fn drain(client: &Client, node: &NodeName) {
     let holds = || async {
-        let asked = v1::ListJobsRequest { states: vec!["placed".into(), "launched".into(), "stopping".into()], ..v1::ListJobsRequest::default() };
+        let asked =
+            v1::ListJobsRequest { states: vec!["placed".into(), "launched".into(), "stopping".into()], ..v1::ListJobsRequest::default() };
         match client.jobs().list_jobs(asked).await {
             Ok(answer) => answer.into_inner().jobs.iter().any(|job| job.members.iter().any(|member| member.node == node.as_str())),
             Err(_) => true,
