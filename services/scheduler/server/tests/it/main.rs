@@ -1,0 +1,13 @@
+//! The scheduler over a broker: clients over gRPC on one side, agents and the executor played on the other.
+#![allow(clippy::unwrap_used)]
+
+mod assignments;
+mod hands;
+mod leaders;
+mod life;
+mod queues;
+mod reads;
+mod real;
+mod requests;
+mod stage;
+mod submissions;

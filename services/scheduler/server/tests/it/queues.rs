@@ -1,0 +1,76 @@
+//! Queues over the wire.
+
+use crate::stage::*;
+use footplate_api::{ApiError, types, v1};
+
+async fn set(stage: &Stage, request: v1::SetQueueRequest) -> Result<v1::WriteResponse, ApiError> {
+    stage.scheduler.client.once(stage.scheduler.client.queues().set_queue(request)).await
+}
+
+async fn listed(stage: &Stage, at_least: u64) -> Vec<v1::Queue> {
+    let asked = v1::ListQueuesRequest { at_least };
+    stage.scheduler.client.once(stage.scheduler.client.queues().list_queues(asked)).await.unwrap().queues
+}
+
+fn named(name: &str) -> v1::SetQueueRequest {
+    v1::SetQueueRequest { name: name.to_owned(), ..v1::SetQueueRequest::default() }
+}
+
+#[tokio::test]
+async fn a_queue_is_made_changed_field_by_field_and_read_at_least_as_new_as_written() {
+    let stage = stage().await;
+    assert_eq!(listed(&stage, 0).await.iter().map(|queue| queue.name.as_str()).collect::<Vec<_>>(), ["default"]);
+    set(&stage, v1::SetQueueRequest { weight: Some(3), quota_slots: Some(4), ..named("night") }).await.unwrap();
+    let written = set(&stage, v1::SetQueueRequest { held: Some(true), ..named("night") }).await.unwrap();
+    let queue = listed(&stage, written.sequence).await.remove(1);
+    assert_eq!((queue.weight, queue.quota_slots, queue.quota_gpus, queue.held), (3, Some(4), None, true));
+    let again = set(&stage, v1::SetQueueRequest { held: Some(true), ..named("night") }).await.unwrap();
+    assert_eq!(again, written, "no change, no event");
+    let cleared = set(&stage, v1::SetQueueRequest { clear_quota: true, held: Some(false), ..named("night") }).await.unwrap();
+    let queue = listed(&stage, cleared.sequence).await.remove(1);
+    assert_eq!((queue.quota_slots, queue.held, queue.sequence), (None, false, cleared.sequence));
+    stage.scheduler.stop().await;
+}
+
+#[tokio::test]
+async fn two_who_change_a_queue_at_once_both_get_what_they_asked() {
+    let stage = stage().await;
+    let one = set(&stage, v1::SetQueueRequest { weight: Some(5), ..named("q") });
+    let two = set(&stage, v1::SetQueueRequest { quota_gpus: Some(8), ..named("q") });
+    let (one, two) = tokio::join!(one, two);
+    let queue = listed(&stage, one.unwrap().sequence.max(two.unwrap().sequence)).await.remove(1);
+    assert_eq!((queue.weight, queue.quota_gpus), (5, Some(8)));
+    stage.scheduler.stop().await;
+}
+
+#[tokio::test]
+async fn a_queue_with_living_jobs_is_not_closed_and_a_closed_one_takes_none() {
+    let stage = stage().await;
+    set(&stage, named("old")).await.unwrap();
+    let of_old = types::JobSpec { queue: "old".to_owned(), ..spec(1, 1) };
+    let run = stage.scheduler.submitted(of_old.clone()).await;
+    let refused = set(&stage, v1::SetQueueRequest { closed: Some(true), ..named("old") }).await.unwrap_err();
+    assert!(refused.message.contains(&run), "{}", refused.message);
+    let queue = listed(&stage, 0).await.remove(1);
+    assert_eq!((queue.pending, queue.running), (1, 0));
+    stage.scheduler.cancel(&run, "").await.unwrap();
+    stage.scheduler.reaches(&run, "ended").await;
+    let closed = set(&stage, v1::SetQueueRequest { closed: Some(true), ..named("old") }).await.unwrap();
+    stage.scheduler.handle.live().at_least(closed.sequence, SOON).await.unwrap();
+    assert_eq!(stage.scheduler.submit(submission(of_old)).await.unwrap_err().reason, "QUEUE_CLOSED");
+    stage.scheduler.stop().await;
+}
+
+#[tokio::test]
+async fn nonsense_settings_are_refused() {
+    let stage = stage().await;
+    for request in [
+        v1::SetQueueRequest { weight: Some(0), ..named("q") },
+        v1::SetQueueRequest { clear_quota: true, quota_gpus: Some(1), ..named("q") },
+        named("a.b"),
+        named(""),
+    ] {
+        assert_eq!(set(&stage, request).await.unwrap_err().reason, "INVALID_FIELD");
+    }
+    stage.scheduler.stop().await;
+}
