@@ -25,6 +25,9 @@ pub struct JetStreamConfig {
     pub bytes: StreamBytes,
     /// Whether the streams are made and mended at the start (services), or taken as they are (agents).
     pub manage_streams: bool,
+    /// Whether the last message of a subject is read from any replica instead of the leader: where credentials may read single subjects
+    /// only (agents, [`super::Permissions::of_node`]). It may be stale on a cluster, which costs such a reader a try, never a wrong act.
+    pub direct_reads: bool,
     /// `host:port` of the broker's monitoring listener, for [`super::JetStreamBroker::probe`].
     pub monitor: Option<String>,
     /// How long the first connection may take.
@@ -106,6 +109,7 @@ impl JetStreamConfig {
             replicas: 1,
             bytes: StreamBytes::of_disk(DISK_DEFAULT),
             manage_streams: true,
+            direct_reads: false,
             monitor: None,
             connect_within: Duration::from_secs(10),
         }

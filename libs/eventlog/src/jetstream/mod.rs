@@ -5,6 +5,7 @@
 
 mod api;
 mod config;
+mod permissions;
 mod probe;
 mod publish;
 mod read;
@@ -12,6 +13,7 @@ mod streams;
 mod tail;
 
 pub use config::{Credentials, JetStreamConfig, StreamBytes};
+pub use permissions::{Permissions, node_inbox_prefix};
 pub use probe::{Probe, StreamProbe, SyncProbe};
 
 use crate::port::{Bounds, Broker, Expect, Message, Page, PublishError, ReadError, Stored, StreamName, TailItem};

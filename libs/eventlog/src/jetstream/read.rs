@@ -136,8 +136,22 @@ pub(super) async fn last(core: &Core, stream: StreamName, subject: &str) -> Resu
     if !core.is_connected() {
         return Err(ReadError::Unavailable("not connected".to_owned()));
     }
+    if core.config.direct_reads {
+        return direct_last(core, stream, subject).await;
+    }
     let handle = core.context.get_stream_no_info(stream.as_str()).await.map_err(away)?;
     found(handle.get_last_raw_message_by_subject(subject).await)
+}
+
+/// The last message on a subject from any replica; the subject stands in the request's own, so that permissions can name it.
+async fn direct_last(core: &Core, stream: StreamName, subject: &str) -> Result<Option<Stored>, ReadError> {
+    let request = async_nats::Request::new().timeout(Some(api::API_WITHIN));
+    let answer = core.client.send_request(format!("$JS.API.DIRECT.GET.{}.{subject}", stream.as_str()), request).await.map_err(away)?;
+    match answer.status.map(|status| status.as_u16()) {
+        None => of_direct(answer).map(Some),
+        Some(status::NOT_FOUND) => Ok(None),
+        Some(other) => Err(ReadError::Refused(format!("direct get: {other} {}", answer.description.unwrap_or_default()))),
+    }
 }
 
 fn found(answer: Result<StreamMessage, RawMessageError>) -> Result<Option<Stored>, ReadError> {

@@ -6,6 +6,7 @@ mod cluster;
 mod facts;
 mod leading;
 mod outages;
+mod permissions;
 mod reading;
 mod servers;
 
