@@ -185,10 +185,13 @@ fn submodule(
     Ok(told(if at_pin { SubmoduleState::Pinned } else { SubmoduleState::Changed }, Some(facts)))
 }
 
-/// The tracked paths, in order, each with its commit when it is a submodule.
-fn tracked(git: &Git) -> Result<Vec<(Vec<u8>, Option<String>)>, CaptureError> {
+/// A tracked path, with its commit when it is a submodule.
+type Tracked = (Vec<u8>, Option<String>);
+
+/// The tracked paths, in order.
+fn tracked(git: &Git) -> Result<Vec<Tracked>, CaptureError> {
     let listed = git.ask(&["ls-files", "-z", "--stage"])?;
-    let mut paths: Vec<(Vec<u8>, Option<String>)> = Vec::new();
+    let mut paths: Vec<Tracked> = Vec::new();
     for line in listed.split(|byte| *byte == 0).filter(|line| !line.is_empty()) {
         // <mode> SP <object> SP <stage> TAB <path>
         let Some(tab) = line.iter().position(|byte| *byte == b'\t') else { continue };
@@ -235,7 +238,7 @@ fn untracked(git: &Git, prefix: &[u8], listing: &mut Listing) -> Result<Vec<Vec<
 }
 
 /// Reads every `.footplateignore` of the repository, tracked or not, before anything is listed by it.
-fn load_ignore_files(git: &Git, prefix: &[u8], tracked: &[(Vec<u8>, Option<String>)], listing: &mut Listing) {
+fn load_ignore_files(git: &Git, prefix: &[u8], tracked: &[Tracked], listing: &mut Listing) {
     let mut files: BTreeSet<Vec<u8>> =
         tracked.iter().map(|(path, _)| path).filter(|path| path.ends_with(b".footplateignore")).cloned().collect();
     files.insert(b".footplateignore".to_vec());
@@ -278,7 +281,7 @@ fn changes(git: &Git) -> Result<Option<Vec<Vec<u8>>>, CaptureError> {
 fn lfs_files(
     git: &Git,
     prefix: &[u8],
-    tracked: &[(Vec<u8>, Option<String>)],
+    tracked: &[Tracked],
     listing: &Listing,
     survey: &mut Survey,
 ) -> Result<(), CaptureError> {

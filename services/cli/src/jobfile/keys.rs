@@ -127,8 +127,8 @@ fn edits(one: &str, other: &str) -> usize {
     for (at, row) in rows.iter_mut().enumerate() {
         row[0] = at;
     }
-    for at in 0..=other.len() {
-        rows[0][at] = at;
+    for (at, cell) in rows[0].iter_mut().enumerate() {
+        *cell = at;
     }
     for i in 1..=one.len() {
         for j in 1..=other.len() {

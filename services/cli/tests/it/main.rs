@@ -1,4 +1,7 @@
 //! The command line's integration tests: snapshots of real git repositories, job files, the binary against a platform that stands in.
+
+#![allow(clippy::unwrap_used, unreachable_pub, missing_docs)]
+
 mod capture;
 mod help;
 mod jobfile;
