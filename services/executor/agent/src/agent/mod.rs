@@ -37,15 +37,14 @@ pub async fn run(
 ) -> Result<(), AgentError> {
     let life = CancellationToken::new();
     let ending = life.clone().drop_guard();
-    let parts = open::open(&config, blobs)?;
+    let parts = open::open(&config, blobs, &life).await?;
     let (inputs, queue) = mpsc::channel(INPUTS_MOST);
     let performer = Performer::new(&config, broker.clone(), &parts, inputs.clone(), life.clone());
     let shipped = watch::ship(&config, broker.clone(), &parts, &life);
     watch::assignments(&config, broker, inputs, &life);
     watch::samples(&config, &parts, &life);
     if let Some(listener) = parts.listener {
-        let (intake, life) = (parts.intake.clone(), life.clone());
-        tokio::spawn(async move { crate::socket::accept(intake, listener, life).await });
+        tokio::spawn(crate::socket::accept(parts.intake.clone(), listener));
     }
     let mut agent = Agent {
         core: parts.core,

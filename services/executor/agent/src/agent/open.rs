@@ -11,7 +11,7 @@ use crate::{
     shim::Lease,
     simulated::Simulated,
     socket::{self, Intake, Spools},
-    spool::{Spool, SpoolOptions},
+    spool::{Spool, SpoolError, SpoolOptions},
 };
 use footplate_types::{NodeShape, SpoolId};
 use std::{
@@ -23,6 +23,7 @@ use std::{
     time::Duration,
 };
 use tokio::net::UnixListener;
+use tokio_util::sync::CancellationToken;
 
 /// Everything that is open while the agent lives.
 pub(super) struct Parts {
@@ -46,12 +47,12 @@ pub(super) fn state_file(config: &AgentConfig) -> PathBuf {
     config.work.join("state.json")
 }
 
-pub(super) fn open(config: &AgentConfig, blobs: Arc<dyn BlobAccess>) -> Result<Parts, AgentError> {
+pub(super) async fn open(config: &AgentConfig, blobs: Arc<dyn BlobAccess>, life: &CancellationToken) -> Result<Parts, AgentError> {
     fs::create_dir_all(&config.work).map_err(folder(config, "create folder"))?;
     // Members' folders hold what their jobs keep secret.
     fs::set_permissions(&config.work, fs::Permissions::from_mode(0o700)).map_err(folder(config, "close folder to others"))?;
     let lock = lock(config)?;
-    let spools = spools(config)?;
+    let spools = free_spools(config).await?;
     let mut state: CoreState = durable::read_json(&state_file(config)).map_err(folder(config, "read state"))?.unwrap_or_default();
     if state.token.is_empty() {
         state.token = u32::from_le_bytes(footplate_clock::entropy()).to_string();
@@ -67,14 +68,14 @@ pub(super) fn open(config: &AgentConfig, blobs: Arc<dyn BlobAccess>) -> Result<P
         beat_every_ms: millis(config.beat_every()),
         kill_ms: millis(config.timings.kill),
     };
-    let intake = Intake::new(config.node.clone(), spools.clone(), blobs, config.intake);
+    let intake = Intake::new(config.node.clone(), spools.clone(), blobs, config.intake, life.clone());
     let spool = spools.executor.id();
     let (hands, listener): (Arc<dyn Hands>, _) = match config.mode {
         Mode::Simulated { run_for } => (Arc::new(Simulated::new(config.node.clone(), config.address.clone(), spool, run_for)), None),
         Mode::Real => {
             let path = socket::socket_path(&config.work);
             let listener = socket::listen(&path).map_err(|source| AgentError::Socket { path: path.clone(), source })?;
-            (Arc::new(Members::new(config.clone(), intake.clone(), spool, state.token.clone(), path)), Some(listener))
+            (Arc::new(Members::new(config.clone(), intake.clone(), spool, state.token.clone(), path, life.clone())), Some(listener))
         }
     };
     let shape = config.shape.shape(&config.work);
@@ -89,6 +90,19 @@ fn lock(config: &AgentConfig) -> Result<File, AgentError> {
         Err(rustix::io::Errno::WOULDBLOCK) => Err(AgentError::InUse { work: config.work.clone() }),
         Err(error) => Err(folder(config, "take the lock")(error.into())),
     }
+}
+
+/// An agent that has just ended in this process may still be at its last commit: waits a little for it.
+async fn free_spools(config: &AgentConfig) -> Result<Spools, AgentError> {
+    const TRIES: u32 = 200;
+    const PAUSE: Duration = Duration::from_millis(25);
+    for _ in 0..TRIES {
+        match spools(config) {
+            Err(AgentError::Spool { source: SpoolError::InUse, .. }) => tokio::time::sleep(PAUSE).await,
+            opened => return opened,
+        }
+    }
+    Err(AgentError::InUse { work: config.work.clone() })
 }
 
 const NAMES: [&str; 5] = ["executor", "tracker", "gpu-inventory", "logs", "metrics"];

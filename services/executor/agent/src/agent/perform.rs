@@ -56,7 +56,14 @@ impl Performer {
         life: CancellationToken,
     ) -> Self {
         let (reports, queue) = mpsc::channel(REPORTS_MOST);
-        tokio::spawn(write_reports(parts.spools.executor.clone(), parts.intake.clone(), queue, inputs.clone()));
+        let writing = write_reports(parts.spools.executor.clone(), parts.intake.clone(), queue, inputs.clone());
+        let until = life.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = until.cancelled() => {}
+                () = writing => {}
+            }
+        });
         Self {
             state_file: state_file(config),
             lease_file: lease_file(config),

@@ -36,6 +36,7 @@ pub(crate) struct Members {
     spool: SpoolId,
     token: String,
     socket: PathBuf,
+    life: CancellationToken,
     open: Mutex<BTreeMap<MemberKey, Arc<Open>>>,
 }
 
@@ -95,8 +96,15 @@ fn processes(task: &Task) -> u32 {
 }
 
 impl Members {
-    pub(crate) fn new(config: AgentConfig, intake: Arc<Intake>, spool: SpoolId, token: String, socket: PathBuf) -> Self {
-        Self { config, intake, spool, token, socket, open: Mutex::new(BTreeMap::new()) }
+    pub(crate) fn new(
+        config: AgentConfig,
+        intake: Arc<Intake>,
+        spool: SpoolId,
+        token: String,
+        socket: PathBuf,
+        life: CancellationToken,
+    ) -> Self {
+        Self { config, intake, spool, token, socket, life, open: Mutex::new(BTreeMap::new()) }
     }
 
     fn dir(&self, key: MemberKey) -> PathBuf {
@@ -138,7 +146,7 @@ impl Members {
             positions: tail.positions(),
             tail: tokio::sync::Mutex::new(tail),
             port: Mutex::new(None),
-            following: CancellationToken::new(),
+            following: self.life.child_token(),
             follower: tokio::sync::Mutex::new(None),
         });
         locked(&self.open).insert(key, open.clone());

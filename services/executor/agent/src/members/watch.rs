@@ -17,9 +17,13 @@ impl Members {
             return;
         }
         let (member, spool, every) = (open.clone(), self.intake.spools.logs.clone(), self.config.timings.look_every);
+        let life = self.life.clone();
         *follower = Some(tokio::spawn(async move {
             loop {
-                let moved = member.tail.lock().await.pump(&spool).await;
+                let moved = tokio::select! {
+                    () = life.cancelled() => return,
+                    moved = async { member.tail.lock().await.pump(&spool).await } => moved,
+                };
                 tokio::select! {
                     () = member.following.cancelled() => return,
                     () = tokio::time::sleep(every), if !moved => {}

@@ -41,6 +41,8 @@ fn first(dir: &MemberDir) -> Result<(), ShimError> {
     let spec = read_spec(dir)?;
     let log = OpenOptions::new().append(true).create(true).open(dir.log()).map_err(ShimError::file("open", dir.log()))?;
     let mut child = Command::new("/proc/self/exe")
+        // As people know it, in `ps`.
+        .arg0(std::env::args_os().next().unwrap_or_else(|| "footplate".into()))
         .args(std::env::args_os().skip(1))
         .env(SECOND, "1")
         .env(MARKER_VARIABLE, &spec.marker)

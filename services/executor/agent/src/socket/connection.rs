@@ -199,9 +199,9 @@ async fn read_lines<R: AsyncBufRead + Unpin>(
                 }
                 Incoming::Question { id, question } => {
                     let Ok(permit) = questions.clone().acquire_owned().await else { return };
-                    let (intake, desk, answers) = (intake.clone(), desk.clone(), answers.clone());
-                    tokio::spawn(async move {
-                        let _ = answers.send(answer(&intake, &desk, id, question).await).await;
+                    let (asked, desk, answers) = (intake.clone(), desk.clone(), answers.clone());
+                    intake.spawn(async move {
+                        let _ = answers.send(answer(&asked, &desk, id, question).await).await;
                         drop(permit);
                     });
                     continue;

@@ -75,6 +75,8 @@ pub(crate) struct Intake {
     pub(crate) spools: Spools,
     pub(crate) blobs: Arc<dyn BlobAccess>,
     pub(crate) limits: IntakeLimits,
+    /// Ends everything that works for this.
+    life: CancellationToken,
     epoch: AtomicU64,
     ready: AtomicBool,
     desks: Mutex<BTreeMap<(RunId, AttemptNumber, MemberIndex), Arc<Desk>>>,
@@ -99,9 +101,26 @@ pub(crate) async fn patiently<T, F: Future<Output = Result<T, SpoolError>>>(mut 
 }
 
 impl Intake {
-    pub(crate) fn new(node: NodeName, spools: Spools, blobs: Arc<dyn BlobAccess>, limits: IntakeLimits) -> Arc<Self> {
+    pub(crate) fn new(
+        node: NodeName,
+        spools: Spools,
+        blobs: Arc<dyn BlobAccess>,
+        limits: IntakeLimits,
+        life: CancellationToken,
+    ) -> Arc<Self> {
         let desks = Mutex::new(BTreeMap::new());
-        Arc::new(Self { node, spools, blobs, limits, epoch: AtomicU64::new(0), ready: AtomicBool::new(false), desks })
+        Arc::new(Self { node, spools, blobs, limits, life, epoch: AtomicU64::new(0), ready: AtomicBool::new(false), desks })
+    }
+
+    /// Works beside until done, or until the agent ends.
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let life = self.life.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = life.cancelled() => {}
+                () = work => {}
+            }
+        });
     }
 
     pub(crate) fn epoch(&self) -> Epoch {
@@ -124,7 +143,7 @@ impl Intake {
         }
         let (uploads, queue) = mpsc::unbounded_channel();
         let desk = Arc::new(Desk::open(config, uploads)?);
-        tokio::spawn(upload::run(self.clone(), Arc::downgrade(&desk), queue));
+        self.spawn(upload::run(self.clone(), Arc::downgrade(&desk), queue));
         self.locked().insert(key, desk.clone());
         Ok(desk)
     }
@@ -310,19 +329,20 @@ pub(crate) fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Accepts until shut down.
-pub(crate) async fn accept(intake: Arc<Intake>, listener: UnixListener, shutdown: CancellationToken) {
+/// Accepts until the agent ends.
+pub(crate) async fn accept(intake: Arc<Intake>, listener: UnixListener) {
     let open = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS_MOST));
+    let life = intake.life.clone();
     loop {
         let accepted = tokio::select! {
-            () = shutdown.cancelled() => return,
+            () = life.cancelled() => return,
             accepted = listener.accept() => accepted,
         };
         match (accepted, open.clone().try_acquire_owned()) {
             (Ok((stream, _)), Ok(permit)) => {
-                let (intake, shutdown) = (intake.clone(), shutdown.child_token());
-                tokio::spawn(async move {
-                    connection::serve(intake, stream, shutdown).await;
+                let serving = connection::serve(intake.clone(), stream, life.child_token());
+                intake.spawn(async move {
+                    serving.await;
                     drop(permit);
                 });
             }

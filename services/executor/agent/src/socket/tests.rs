@@ -72,27 +72,29 @@ impl Node {
     }
 
     async fn start_with(root: &Path, options: SpoolOptions, checkpoint: Option<(AttemptNumber, i64, DocumentRef)>) -> Self {
-        let spool = |name: &str| Spool::open(&root.join(name), options, footplate_clock::spool_id).unwrap();
+        let life = CancellationToken::new();
+        let spool = |name: &'static str| {
+            let open = move || async move { Spool::open(&root.join(name), options, footplate_clock::spool_id).ok() };
+            eventually(SOON, "the spool is free", open)
+        };
         let spools = Spools {
-            executor: spool("executor"),
-            tracker: spool("tracker"),
-            inventory: spool("inventory"),
-            logs: spool("logs"),
-            metrics: spool("metrics"),
+            executor: spool("executor").await,
+            tracker: spool("tracker").await,
+            inventory: spool("inventory").await,
+            logs: spool("logs").await,
+            metrics: spool("metrics").await,
         };
         let store = Arc::new(Folder { dir: root.join("store"), away: AtomicBool::new(false) });
         fs::create_dir_all(&store.dir).unwrap();
         let node = NodeName::parse("n1").unwrap();
-        let intake = Intake::new(node, spools, store.clone(), IntakeLimits::default());
+        let intake = Intake::new(node, spools, store.clone(), IntakeLimits::default(), life.clone());
         let dir = root.join("member");
         fs::create_dir_all(&dir).unwrap();
         let config = DeskConfig { of: of(), dir, first_rank: Rank(0), workers: 2, checkpoint, traceparent: None };
         let desk = intake.open_desk(config).unwrap();
         intake.recover().await.unwrap();
-        let life = CancellationToken::new();
         let path = root.join("agent.sock");
-        let (serving, ending) = (intake.clone(), life.clone());
-        tokio::spawn(accept(serving, listen(&path).unwrap(), ending));
+        tokio::spawn(accept(intake.clone(), listen(&path).unwrap()));
         Self { root: root.to_owned(), intake, desk, store, life }
     }
 

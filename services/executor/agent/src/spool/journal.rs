@@ -24,11 +24,14 @@ pub(super) struct Journal {
     /// Highest offset on disk.
     durable: u64,
     index: Arc<Mutex<Index>>,
+    /// Locked: one journal a folder. The kernel frees it when this is gone, however that came.
+    _lock: File,
 }
 
 impl Journal {
     pub(super) fn open(dir: &Path, options: SpoolOptions, mint: impl FnOnce() -> SpoolId) -> Result<(SpoolId, Self), SpoolError> {
         fs::create_dir_all(dir).map_err(|error| SpoolError::disk("create folder", &error))?;
+        let lock = lock(dir)?;
         let id = open_id(dir, mint)?;
         let mut firsts: Vec<u64> = fs::read_dir(dir)
             .map_err(|error| SpoolError::disk("list", &error))?
@@ -53,7 +56,7 @@ impl Journal {
         let active = index.segments.back().map(|segment| (segment.path.clone(), segment.last));
         let (path, durable) = active.ok_or(SpoolError::Closed)?;
         let file = OpenOptions::new().append(true).open(&path).map_err(|error| SpoolError::disk("open", &error))?;
-        Ok((id, Self { dir: dir.to_owned(), options, file, durable, index: Arc::new(Mutex::new(index)) }))
+        Ok((id, Self { dir: dir.to_owned(), options, file, durable, index: Arc::new(Mutex::new(index)), _lock: lock }))
     }
 
     pub(super) fn index(&self) -> Arc<Mutex<Index>> {
@@ -150,6 +153,16 @@ impl Journal {
             let Some(segment) = gone else { return Ok(()) };
             fs::remove_file(&segment.path).map_err(|error| SpoolError::disk("remove segment", &error))?;
         }
+    }
+}
+
+fn lock(dir: &Path) -> Result<File, SpoolError> {
+    let refused = |error: &std::io::Error| SpoolError::disk("lock", error);
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(dir.join("lock")).map_err(|error| refused(&error))?;
+    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(SpoolError::InUse),
+        Err(error) => Err(refused(&error.into())),
     }
 }
 

@@ -71,6 +71,9 @@ pub enum SpoolError {
         /// What the system said.
         message: String,
     },
+    /// Another owner has the folder.
+    #[error("the spool's folder is in use")]
+    InUse,
     /// The spool's task has ended (shutdown).
     #[error("spool is closed")]
     Closed,
@@ -112,7 +115,8 @@ pub struct Spool {
 impl Spool {
     /// Opens the spool in `dir`, creating it with an id from `mint` when it is not there. Cuts a torn tail.
     ///
-    /// Must be called inside a tokio runtime. Two handles opened on one folder are the caller's mistake (the agent locks its folder).
+    /// Must be called inside a tokio runtime. Refused while another owner has the folder; one that has just ended in this process may still
+    /// be at its last commit.
     pub fn open(dir: &Path, options: SpoolOptions, mint: impl FnOnce() -> SpoolId) -> Result<Self, SpoolError> {
         let (id, journal) = Journal::open(dir, options, mint)?;
         let index = journal.index();

@@ -6,14 +6,20 @@ use proptest::prelude::*;
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 fn options() -> SpoolOptions {
     SpoolOptions { max_bytes: 1 << 20, segment_bytes: 1 << 10, max_record_bytes: 1 << 16, sync: true }
 }
 
-fn open(dir: &Path) -> Spool {
-    Spool::open(dir, options(), footplate_clock::spool_id).unwrap()
+async fn open(dir: &Path) -> Spool {
+    open_with(dir, SpoolId::from_bytes([1; 16])).await
+}
+
+/// An earlier owner may still be on its way out.
+async fn open_with(dir: &Path, id: SpoolId) -> Spool {
+    footplate_testkit::eventually(Duration::from_secs(10), "the folder is free", || async { Spool::open(dir, options(), || id).ok() }).await
 }
 
 fn segments(dir: &Path) -> Vec<PathBuf> {
@@ -34,12 +40,12 @@ async fn texts(spool: &Spool, from: u64) -> Vec<(u64, String)> {
 #[tokio::test]
 async fn offsets_count_from_one_and_go_on_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
-    let spool = open(dir.path());
+    let spool = open(dir.path()).await;
     let id = spool.id();
     assert_eq!(spool.append("a").await.unwrap(), 1);
     assert_eq!(spool.append_all(vec!["b".into(), "c".into()]).await.unwrap(), 3);
     drop(spool);
-    let again = Spool::open(dir.path(), options(), || SpoolId::from_bytes([9; 16])).unwrap();
+    let again = open_with(dir.path(), SpoolId::from_bytes([9; 16])).await;
     assert_eq!(again.id(), id, "the id is minted once a folder");
     assert_eq!(again.append("d").await.unwrap(), 4);
     assert_eq!(texts(&again, 2).await, [(2, "b".to_owned()), (3, "c".to_owned()), (4, "d".to_owned())]);
@@ -48,7 +54,7 @@ async fn offsets_count_from_one_and_go_on_after_a_restart() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_appenders_share_commits_and_each_gets_its_own_offset() {
     let dir = tempfile::tempdir().unwrap();
-    let spool = open(dir.path());
+    let spool = open(dir.path()).await;
     let tasks: Vec<_> = (0..400)
         .map(|number| {
             let spool = spool.clone();
@@ -69,7 +75,7 @@ async fn many_appenders_share_commits_and_each_gets_its_own_offset() {
 #[tokio::test]
 async fn a_torn_tail_is_cut_at_any_length_and_nothing_before_it_is_lost() {
     let dir = tempfile::tempdir().unwrap();
-    let spool = open(dir.path());
+    let spool = open(dir.path()).await;
     for text in ["first", "second", "third"] {
         spool.append(text).await.unwrap();
     }
@@ -79,7 +85,7 @@ async fn a_torn_tail_is_cut_at_any_length_and_nothing_before_it_is_lost() {
     let second_ends = whole.len() - (28 + "third".len());
     for length in second_ends..whole.len() {
         fs::write(&path, &whole[..length]).unwrap();
-        let spool = open(dir.path());
+        let spool = open(dir.path()).await;
         assert_eq!(texts(&spool, 1).await, [(1, "first".to_owned()), (2, "second".to_owned())], "cut at {length}");
         assert_eq!(spool.append("again").await.unwrap(), 3, "cut at {length}");
     }
@@ -88,7 +94,7 @@ async fn a_torn_tail_is_cut_at_any_length_and_nothing_before_it_is_lost() {
 #[tokio::test]
 async fn damage_in_the_middle_costs_that_record_alone() {
     let dir = tempfile::tempdir().unwrap();
-    let spool = open(dir.path());
+    let spool = open(dir.path()).await;
     for text in ["first", "second", "third"] {
         spool.append(text).await.unwrap();
     }
@@ -97,7 +103,7 @@ async fn damage_in_the_middle_costs_that_record_alone() {
     let mut bytes = fs::read(&path).unwrap();
     bytes[(28 + 5) + 28] ^= 1;
     fs::write(&path, bytes).unwrap();
-    let spool = open(dir.path());
+    let spool = open(dir.path()).await;
     assert_eq!(texts(&spool, 1).await, [(1, "first".to_owned()), (3, "third".to_owned())]);
     assert_eq!(spool.append("fourth").await.unwrap(), 4, "the offset of a damaged record is never given again");
 }
@@ -105,7 +111,7 @@ async fn damage_in_the_middle_costs_that_record_alone() {
 #[tokio::test]
 async fn trimming_frees_segments_and_the_count_survives_an_empty_spool() {
     let dir = tempfile::tempdir().unwrap();
-    let spool = open(dir.path());
+    let spool = open(dir.path()).await;
     for number in 0..100 {
         spool.append(vec![b'x'; 100 + number % 7]).await.unwrap();
     }
@@ -118,7 +124,7 @@ async fn trimming_frees_segments_and_the_count_survives_an_empty_spool() {
     spool.trim(100).await.unwrap();
     assert_eq!((spool.held_bytes(), segments(dir.path()).len()), (0, 1));
     drop(spool);
-    assert_eq!(open(dir.path()).append("next").await.unwrap(), 101);
+    assert_eq!(open(dir.path()).await.append("next").await.unwrap(), 101);
 }
 
 #[tokio::test]
@@ -144,7 +150,7 @@ async fn a_full_spool_refuses_says_so_and_takes_again_after_a_trim() {
 #[tokio::test]
 async fn reading_is_bounded_and_goes_on_where_it_stopped() {
     let dir = tempfile::tempdir().unwrap();
-    let spool = open(dir.path());
+    let spool = open(dir.path()).await;
     for number in 0..60u64 {
         spool.append(vec![number as u8; 200]).await.unwrap();
     }
@@ -174,10 +180,10 @@ proptest! {
         cut in 0usize..400,
         garbage in prop::collection::vec(any::<u8>(), 0..60),
     ) {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let dir = tempfile::tempdir().unwrap();
-            let spool = open(dir.path());
+            let spool = open(dir.path()).await;
             for size in &sizes {
                 spool.append(vec![*size as u8; *size]).await.unwrap();
             }
@@ -188,7 +194,7 @@ proptest! {
             let torn = bytes[..cut.min(bytes.len())].to_vec();
             bytes.extend(garbage.iter().chain(torn.iter().take(20)));
             fs::write(&path, bytes).unwrap();
-            let spool = open(dir.path());
+            let spool = open(dir.path()).await;
             let read = spool.read_from(1, usize::MAX).await.unwrap();
             assert_eq!(read.iter().map(|record| record.payload.len()).collect::<Vec<_>>(), sizes);
             assert_eq!(spool.append("x").await.unwrap(), sizes.len() as u64 + 1);
