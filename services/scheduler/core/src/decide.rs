@@ -17,7 +17,7 @@ mod watch;
 pub(crate) use board::{Board, When};
 pub(crate) use waiting::{Lack, lack, never};
 
-use crate::facts::Facts;
+use crate::facts::{Facts, Settled};
 use crate::state::State;
 use footplate_es::Decision;
 use footplate_types::Millis;
@@ -30,6 +30,8 @@ pub struct Ruling {
     pub decisions: Vec<Decision>,
     /// When to look again though nothing changes: the next limit that runs out.
     pub wake_in: Option<Millis>,
+    /// What the next look of the term may be told.
+    pub settled: Option<Settled>,
 }
 
 /// Decides. Call again once the decisions are folded, until there are none.
@@ -38,7 +40,24 @@ pub fn decide(state: &State, facts: &Facts<'_>) -> Ruling {
     verdict::close_released(&mut pass);
     requests::answer(&mut pass);
     watch::watch(&mut pass);
-    place::expire(&mut pass);
-    place::place(&mut pass);
+    look_at_pending(&mut pass);
     pass.ruling()
+}
+
+/// Looks at every pending job, unless the last look has shown that nothing can be placed and that still holds.
+fn look_at_pending(pass: &mut Pass<'_>) {
+    let (revision, now) = (pass.state.revision(), pass.facts.elapsed);
+    let holds = |settled: &Settled| settled.revision == revision && settled.until.is_none_or(|until| now < until);
+    if let Some(settled) = pass.facts.settled.filter(|settled| pass.is_empty() && holds(settled)) {
+        return pass.settle(settled);
+    }
+    let before = pass.take_wake();
+    place::expire(pass);
+    place::place(pass);
+    let until = pass.take_wake();
+    if pass.is_empty() {
+        pass.settle(Settled { revision, until: until.map(|left| Millis(now.0.saturating_add(left))) });
+    }
+    pass.wake_in(before);
+    pass.wake_in(until);
 }

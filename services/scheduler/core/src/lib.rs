@@ -20,7 +20,7 @@ pub use admit::{Refusal, admit, can_close};
 pub use assign::{assignment, assignments};
 pub use decide::{Ruling, decide};
 pub use explain::{Explanation, explain, outlook};
-pub use facts::{Facts, Policy, Timeline};
+pub use facts::{Facts, Policy, Settled, Timeline};
 pub use state::{
     Answer, Ask, Attempt, Budget, Chain, Checkpoint, Claim, ClaimKey, Claimed, EndedJob, Ending, Holding, How, Job, Launch, Mark, Member,
     MemberStage, Node, PastAttempt, Queue, Request, Stage, Stamp, State, Stop,

@@ -42,6 +42,8 @@ pub(crate) struct PendingKey {
 pub struct State {
     /// The last sequence that was folded.
     position: u64,
+    /// The sequence of the last event that changed what may be placed.
+    revision: u64,
     /// The scheduler's newest term.
     term: Option<Stamp>,
     queues: BTreeMap<QueueName, Queue>,
@@ -96,6 +98,10 @@ impl State {
     pub fn answer(&self, run: &RunId, request: &footplate_types::RequestId) -> Option<&Answer> {
         let living = self.jobs.get(run).and_then(|job| job.answers.get(request));
         living.or_else(|| self.ended.get(run).and_then(|job| job.answers.get(request)))
+    }
+
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
     }
 
     pub(crate) fn pending(&self) -> &BTreeSet<PendingKey> {

@@ -2,8 +2,10 @@
 
 use crate::desk::Desk;
 use crate::measures::Measures;
+use footplate_es::Decision;
 use footplate_eventlog::{Broker, Decider, Live, Look, Verdict};
-use footplate_scheduler_core::{Facts, Policy, State, Timeline, decide};
+use footplate_scheduler_core::{Facts, Policy, Settled, State, Timeline, decide};
+use footplate_service::continue_trace;
 use footplate_types::Millis;
 use futures::future::BoxFuture;
 use std::sync::Arc;
@@ -16,6 +18,8 @@ pub(crate) struct Lead {
     policy: Policy,
     /// Absent until the first look of the term.
     timeline: Option<Timeline>,
+    /// What the last look of the term found out.
+    settled: Option<Settled>,
     desk: Desk,
     /// When to compare all assignments again, in time of the looks; at once while absent.
     compare_at: Option<Duration>,
@@ -27,7 +31,7 @@ impl Lead {
     pub(crate) fn new(broker: Arc<dyn Broker>, policy: Policy, measures: Measures) -> Self {
         let connections = broker.connections();
         let desk = Desk::new(broker, measures.clone());
-        Self { policy, timeline: None, desk, compare_at: None, connections, measures }
+        Self { policy, timeline: None, settled: None, desk, compare_at: None, connections, measures }
     }
 }
 
@@ -35,11 +39,22 @@ fn millis(duration: Duration) -> Millis {
     Millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
+/// One span a decision, inside the trace of what it answers.
+fn tell(decision: &Decision, look: &Look) {
+    let event = decision.event.event_type();
+    let span = tracing::info_span!("decide", otel.name = %event, subject = %decision.subject, view = look.view, term = look.term);
+    if let Some(trace) = decision.cause.as_ref().and_then(|cause| cause.trace.as_ref()) {
+        continue_trace(&span, trace.as_str());
+    }
+    span.in_scope(|| tracing::debug!(subject = %decision.subject, %event, "decided"));
+}
+
 impl Decider for Lead {
     type State = State;
 
     fn term_began(&mut self, _look: &Look) {
         self.timeline = None;
+        self.settled = None;
         self.compare_at = None;
         self.desk.forget();
     }
@@ -50,12 +65,12 @@ impl Decider for Lead {
             self.timeline.get_or_insert_with(|| state.term().map_or_else(Timeline::default, |term| Timeline::begin(term, elapsed)));
         timeline.observe(look.view, elapsed);
         let began = Instant::now();
-        let facts = Facts { view: look.view, now: look.now, elapsed, seed: look.view, policy: &self.policy, timeline };
+        let facts =
+            Facts { view: look.view, now: look.now, elapsed, seed: look.view, policy: &self.policy, timeline, settled: self.settled };
         let ruling = decide(state, &facts);
         self.measures.looked(began.elapsed(), &ruling.decisions);
-        for decision in &ruling.decisions {
-            tracing::debug!(subject = %decision.subject, event = %decision.event.event_type(), view = look.view, "decided");
-        }
+        self.settled = ruling.settled;
+        ruling.decisions.iter().for_each(|decision| tell(decision, look));
         Verdict { decisions: ruling.decisions, wake_in: ruling.wake_in.map(Millis::duration) }
     }
 

@@ -1,7 +1,7 @@
 //! One look in the making: what was said so far, and of whom.
 
 use super::Ruling;
-use crate::facts::Facts;
+use crate::facts::{Facts, Settled};
 use crate::state::{Job, State};
 use footplate_es::{Cause as EventCause, Decision};
 use footplate_events::{Event, Subject};
@@ -18,11 +18,12 @@ pub(super) struct Pass<'a> {
     /// Jobs whose attempt was stopped by this look.
     stopped: BTreeSet<RunId>,
     wake: Option<u64>,
+    settled: Option<Settled>,
 }
 
 impl<'a> Pass<'a> {
     pub(super) fn new(state: &'a State, facts: &'a Facts<'a>) -> Self {
-        Self { state, facts, decisions: Vec::new(), touched: BTreeSet::new(), stopped: BTreeSet::new(), wake: None }
+        Self { state, facts, decisions: Vec::new(), touched: BTreeSet::new(), stopped: BTreeSet::new(), wake: None, settled: None }
     }
 
     /// Whether this look may say no more.
@@ -63,13 +64,32 @@ impl<'a> Pass<'a> {
     /// Whether `limit` milliseconds are over at `age`; when not, looks again when they are.
     pub(super) fn is_over(&mut self, age: u64, limit: u64) -> bool {
         let left = limit.saturating_sub(age);
-        if left > 0 {
-            self.wake = Some(self.wake.map_or(left, |known| known.min(left)));
-        }
+        self.wake_in((left > 0).then_some(left));
         left == 0
     }
 
+    /// Looks again in so many milliseconds at the latest.
+    pub(super) fn wake_in(&mut self, left: Option<u64>) {
+        self.wake = [self.wake, left].into_iter().flatten().min();
+    }
+
+    /// The time until the next look so far, taken away.
+    pub(super) fn take_wake(&mut self) -> Option<u64> {
+        self.wake.take()
+    }
+
+    /// Whether nothing was said.
+    pub(super) fn is_empty(&self) -> bool {
+        self.decisions.is_empty()
+    }
+
+    /// Nothing can be placed until then.
+    pub(super) fn settle(&mut self, settled: Settled) {
+        self.wake_in(settled.until.map(|until| until.0.saturating_sub(self.facts.elapsed.0)));
+        self.settled = Some(settled);
+    }
+
     pub(super) fn ruling(self) -> Ruling {
-        Ruling { decisions: self.decisions, wake_in: self.wake.map(Millis) }
+        Ruling { decisions: self.decisions, wake_in: self.wake.map(Millis), settled: self.settled }
     }
 }

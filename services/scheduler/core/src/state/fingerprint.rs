@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 impl Project for State {
     fn fingerprint(&self) -> String {
-        let mut text = format!("position {}\nterm {:?}\n", self.position, self.term);
+        let mut text = format!("position {} revision {}\nterm {:?}\n", self.position, self.revision, self.term);
         // Writing to a String cannot fail.
         for (name, queue) in &self.queues {
             let _ = writeln!(text, "queue {name} {queue:?}");

@@ -15,6 +15,9 @@ impl Evolve for State {
         }
         self.position = recorded.sequence;
         let envelope = &recorded.envelope;
+        if changes_placing(&envelope.event) {
+            self.revision = recorded.sequence;
+        }
         let stamp = Stamp { sequence: recorded.sequence, at: recorded.recorded_at, id: envelope.id };
         match &envelope.event {
             Event::TermBegan(term) if term.service.as_str() == crate::SERVICE => self.term = Some(stamp),
@@ -59,4 +62,18 @@ impl Evolve for State {
             _ => {}
         }
     }
+}
+
+/// Whether an event may change what can be placed. When in doubt it does: the events that do not are the frequent ones.
+fn changes_placing(event: &Event) -> bool {
+    !matches!(
+        event,
+        Event::AttemptReady(_)
+            | Event::AttemptStarted(_)
+            | Event::AttemptCheckpointed(_)
+            | Event::AttemptLogsArchived(_)
+            | Event::JobLaunched(_)
+            | Event::JobWaiting(_)
+            | Event::JobRefused(_)
+    )
 }

@@ -38,6 +38,7 @@ fn a_broker_clock_that_jumped_back_an_hour_delays_no_start_and_ends_no_run() {
             seed: 0,
             policy: &policy,
             timeline: &timeline,
+            settled: None,
         };
         let first = decide(&state, &facts(500));
         assert_eq!(first.decisions.len(), 1, "only the placement of the second job: {first:?}");
