@@ -1,8 +1,7 @@
 //! What one instance does for all: it folds reports, reads configs, sets seals.
 //!
 //! Runs are client-written, so every append stands under its aggregate's expectation and a deposed leader is harmless whatever it still
-//! does: leading here is for liveness and to spare the work. So the lease is held by [`lead`], and the work runs beside it while the
-//! lease was confirmed shortly before.
+//! does: leading here is for liveness and to spare the work, which runs beside the lease's own task while that says that it leads.
 
 mod configs;
 mod reports;
@@ -17,6 +16,7 @@ use crate::write::Writer;
 use footplate_blobs::Blobs;
 use footplate_clock::SharedClock;
 use footplate_eventlog::inbox::Inbox;
+use footplate_eventlog::leader::Standing;
 use footplate_eventlog::{Broker, Decider, Live, Look, Verdict};
 use footplate_tracker_core::SealPolicy;
 use futures::future::BoxFuture;
@@ -25,48 +25,11 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-/// How often the lease's holder says that it still leads.
-const CONFIRM_EVERY: Duration = Duration::from_millis(500);
-
-/// How long the work goes on after the last such word.
-const CONFIRMED_FOR: Duration = Duration::from_secs(3);
-
 /// The longest pause between two looks for work.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// The lease's side: nothing to decide under a term, only the word that this instance leads.
-pub(crate) struct Leading {
-    clock: SharedClock,
-    confirmed: watch::Sender<Option<Duration>>,
-}
-
-/// The work's side. Cheap to clone.
-#[derive(Clone)]
-pub(crate) struct Lead {
-    clock: SharedClock,
-    confirmed: watch::Receiver<Option<Duration>>,
-}
-
-/// Both sides.
-pub(crate) fn leading(clock: SharedClock) -> (Leading, Lead) {
-    let (confirmed, follower) = watch::channel(None);
-    (Leading { clock: clock.clone(), confirmed }, Lead { clock, confirmed: follower })
-}
-
-impl Lead {
-    /// Whether this instance leads, as far as it knows.
-    pub(crate) fn is_leading(&self) -> bool {
-        self.confirmed.borrow().is_some_and(|at| self.clock.elapsed().saturating_sub(at) < CONFIRMED_FOR)
-    }
-
-    async fn begins(&mut self) {
-        while !self.is_leading() {
-            if self.confirmed.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }
-    }
-}
+/// The lease's side: nothing is decided under a term.
+pub(crate) struct Leading;
 
 impl Decider for Leading {
     type State = State;
@@ -76,14 +39,16 @@ impl Decider for Leading {
     }
 
     fn decide(&mut self, _state: &State, _look: &Look) -> Verdict {
-        Verdict { decisions: Vec::new(), wake_in: Some(CONFIRM_EVERY) }
+        Verdict::default()
     }
 
     fn act<'a>(&'a mut self, _live: &'a Live<State>, _look: &'a Look) -> BoxFuture<'a, Result<(), String>> {
-        let now = self.clock.elapsed();
-        self.confirmed.send_replace(Some(now));
         Box::pin(std::future::ready(Ok(())))
     }
+}
+
+fn leads(standing: &watch::Receiver<Standing>) -> bool {
+    matches!(*standing.borrow(), Standing::Leads { .. })
 }
 
 /// What the leader's work needs.
@@ -107,14 +72,15 @@ pub(crate) struct Work {
 
 impl Work {
     /// Works while this instance leads, until shut down.
-    pub(crate) async fn run(self, mut lead: Lead, shutdown: CancellationToken) {
+    pub(crate) async fn run(self, mut standing: watch::Receiver<Standing>, shutdown: CancellationToken) {
         loop {
+            let begins = standing.wait_for(|standing| matches!(standing, Standing::Leads { .. }));
             tokio::select! {
                 () = shutdown.cancelled() => return,
-                () = lead.begins() => {}
+                begun = begins => if begun.is_err() { return },
             }
             let stint = shutdown.child_token();
-            self.stint(&lead, &stint).await;
+            self.stint(&standing, &stint).await;
             stint.cancel();
             if !shutdown.is_cancelled() {
                 tracing::info!("no longer leads the tracker");
@@ -123,7 +89,7 @@ impl Work {
     }
 
     /// One time of leading: everything that is only remembered begins anew.
-    async fn stint(&self, lead: &Lead, stint: &CancellationToken) {
+    async fn stint(&self, standing: &watch::Receiver<Standing>, stint: &CancellationToken) {
         let wake = Arc::new(Notify::new());
         let inbox = Inbox::new("tracker", wake.clone());
         tokio::spawn(inbox.clone().fill(self.broker.clone(), stint.clone()));
@@ -131,7 +97,7 @@ impl Work {
         let mut seals = seals::Seals::default();
         let mut position = self.writer.view().live().changes();
         let mut stored = self.reads.consumer().stored();
-        while lead.is_leading() && !stint.is_cancelled() {
+        while leads(standing) && !stint.is_cancelled() {
             let more = reports.fold(self).await;
             let opened = self.writer.view().live().read().open();
             self.figures.open_runs.set(i64::try_from(opened.len()).unwrap_or(i64::MAX));

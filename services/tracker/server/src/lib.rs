@@ -14,7 +14,7 @@ mod write;
 
 use crate::figures::Figures;
 use crate::grpc::{Artifacts, BlobDoor, Events, Experiments, MetricDoor, Runs, Views};
-use crate::leader::{Work, leading};
+use crate::leader::{Leading, Work};
 use crate::metrics::{Consumer, Ingest, Publisher, Reads};
 use crate::view::{File, State, View};
 use crate::write::Writer;
@@ -26,7 +26,8 @@ use footplate_api::v1::{
 };
 use footplate_blobs::Blobs;
 use footplate_clock::SharedClock;
-use footplate_eventlog::{LeaseConfig, Ledger, LedgerItem, Live, ReadError, lead};
+use footplate_eventlog::leader::{Standing, lead_watched};
+use footplate_eventlog::{LeaseConfig, Ledger, LedgerItem, Live, ReadError};
 use footplate_series::{SeriesError, SeriesStore, embedded::Embedded};
 use footplate_service::Context;
 use footplate_tracker_core::SealPolicy;
@@ -173,13 +174,13 @@ pub async fn start(
 
     context.supervisor.spawn_infallible("tracker view", view::follow(view.clone(), figures.clone(), token.clone()));
     context.supervisor.spawn_infallible("tracker metrics", consuming);
-    let (decider, leads) = leading(clock.clone());
     let lease = LeaseConfig {
         service: ServiceName::parse("tracker").expect("a literal that is valid"),
         instance: config.instance.clone(),
         lease: config.lease,
     };
-    let leading = lead(ledger.clone(), lease, live.clone(), decider, Arc::new(Notify::new()), token.clone());
+    let (standing, stands) = watch::channel(Standing::Candidate);
+    let leading = lead_watched(ledger.clone(), lease, live.clone(), Leading, Arc::new(Notify::new()), standing, token.clone());
     context.supervisor.spawn("tracker lease", leading);
     let work = Work {
         writer: writer.clone(),
@@ -190,7 +191,7 @@ pub async fn start(
         seal: SealPolicy { deadline: config.seal_deadline },
         figures,
     };
-    context.supervisor.spawn_infallible("tracker leader", work.run(leads, token));
+    context.supervisor.spawn_infallible("tracker leader", work.run(stands, token));
 
     Ok(Handle {
         runs: Runs::new(view.clone(), writer.clone(), reads.clone(), clock.clone()),

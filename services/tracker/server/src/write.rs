@@ -15,6 +15,9 @@ use std::sync::Arc;
 /// How often a write is decided again after another event came first.
 const TRIES: u32 = 16;
 
+/// How many lines writers stand in, by run.
+const LINES: usize = 64;
+
 /// Who writes, and what the write answers.
 #[derive(Clone, Debug)]
 pub(crate) struct Author {
@@ -29,12 +32,12 @@ pub(crate) struct Author {
 }
 
 impl Author {
-    /// A client, with the id that its idempotency key fixes for this method and target (or a minted one).
-    pub(crate) fn client(actor: PrincipalId, project: &ProjectName, method: &str, target: &str, request_id: &str) -> Self {
+    /// A client, with the id that its idempotency key and the request's bytes fix (or a minted one): the same request is the same event.
+    pub(crate) fn client(actor: PrincipalId, request_id: &str, method: &str, body: &[u8]) -> Self {
         let id = if request_id.is_empty() {
             footplate_clock::event_id()
         } else {
-            EventId::derived(&[b"request", project.as_str().as_bytes(), method.as_bytes(), target.as_bytes(), request_id.as_bytes()])
+            EventId::derived(&[b"request", request_id.as_bytes(), method.as_bytes(), body])
         };
         let trace = footplate_service::current_traceparent().as_deref().and_then(Trace::parse);
         Self { actor, trace, cause: None, id }
@@ -60,12 +63,15 @@ pub(crate) struct Writer {
     clock: SharedClock,
     source: Arc<str>,
     figures: Figures,
+    /// Writes of this instance to one run stand in line: they would only chase each other otherwise.
+    lines: Arc<[tokio::sync::Mutex<()>; LINES]>,
 }
 
 impl Writer {
     /// A writer that shows itself as `tracker/<instance>`.
     pub(crate) fn new(view: View, clock: SharedClock, instance: &str, figures: Figures) -> Self {
-        Self { view, clock, source: format!("tracker/{instance}").into(), figures }
+        let lines = Arc::new(std::array::from_fn(|_| tokio::sync::Mutex::new(())));
+        Self { view, clock, source: format!("tracker/{instance}").into(), figures, lines }
     }
 
     /// The view it decides on.
@@ -94,7 +100,7 @@ impl Writer {
         self.run_with(project, run, author, decide).await
     }
 
-    /// The same with a decision of the caller's: at most one event.
+    /// The same with a decision of the caller's: at most one event. An event of the author's id that the run remembers is this write.
     pub(crate) async fn run_with(
         &self,
         project: &ProjectName,
@@ -103,6 +109,7 @@ impl Writer {
         decide: impl Fn(&Run) -> Result<Vec<Event>, Refusal>,
     ) -> Result<u64, Refusal> {
         let subject = Subject::run(project, run);
+        let _line = self.lines[usize::from(run.shard()) % LINES].lock().await;
         for attempt in 0..TRIES {
             let state = self.view.known(project, run);
             let state = state.unwrap_or_else(|| Arc::new(Run::new(project.clone(), run)));
@@ -121,7 +128,11 @@ impl Writer {
             let chain = state.chain.as_ref().map(|chain| chain.correlation);
             let envelope = self.envelope(subject.clone(), event, author, chain);
             match self.view.ledger().append(envelope, state.version).await {
-                Ok(sequence) => return Ok(sequence),
+                Ok(sequence) => {
+                    // The next in line decides on this event; a view that is slow only makes it decide twice.
+                    let _ = self.view.at_least(sequence).await;
+                    return Ok(sequence);
+                }
                 Err(AppendError::Conflict { .. }) => {
                     self.figures.conflicts.inc();
                     self.view.catch_up().await?;

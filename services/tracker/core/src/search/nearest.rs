@@ -39,9 +39,9 @@ fn note(field: &Field, known: &Known) -> Option<String> {
                 known.params.iter().map(|path| (path.join("."), format!("params.{}", shown_path(path)))).collect();
             let mut near: Vec<String> = names.iter().filter(|(name, _)| *name == asked).map(|(_, shown)| shown.clone()).collect();
             if near.is_empty() {
-                let nearest = nearest(&asked, names.iter().map(|(name, _)| name.as_str()));
-                near =
-                    nearest.iter().filter_map(|near| names.iter().find(|(name, _)| name == near)).map(|(_, shown)| shown.clone()).collect();
+                // One name may be a flat key and a nested path at once: both are shown.
+                let nearest: BTreeSet<&str> = nearest(&asked, names.iter().map(|(name, _)| name.as_str())).into_iter().collect();
+                near = names.iter().filter(|(name, _)| nearest.contains(name.as_str())).map(|(_, shown)| shown.clone()).collect();
             }
             Some(remark(&format!("params.{}", shown_path(path)), "param", &near))
         }

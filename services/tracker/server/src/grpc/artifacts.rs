@@ -10,6 +10,7 @@ use footplate_blobs::Blobs;
 use footplate_events::facts::LoggedArtifact;
 use footplate_tracker_core::RunCommand;
 use footplate_types::{ArtifactPath, AttemptNumber, Digest, Rank};
+use prost::Message as _;
 use std::ops::Bound;
 use tonic::{Request, Response, Status};
 
@@ -50,7 +51,7 @@ impl ArtifactService for Artifacts {
         let artifacts: Vec<LoggedArtifact> = message.artifacts.iter().map(artifact_in).collect::<Result<_, _>>()?;
         let run = self.view.resolve(&project, &message.run_id).await?.id;
         check_artifacts(&self.blobs, &artifacts).await?;
-        let author = Author::client(actor_of(&request), &project, "LogArtifacts", &run.to_string(), &message.request_id);
+        let author = Author::client(actor_of(&request), &message.request_id, "LogArtifacts", &message.encode_to_vec());
         let sequence = self.writer.run(&project, run, &author, RunCommand::LogArtifacts(artifacts)).await?;
         Ok(Response::new(v1::WriteResponse { sequence }))
     }

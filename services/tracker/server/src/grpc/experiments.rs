@@ -64,7 +64,7 @@ impl ExperimentService for Experiments {
         let message = request.get_ref();
         let project = project_of(&request, &message.project)?;
         let name = DisplayName::parse(&message.name).map_err(|invalid| Refusal::from(invalid.of("name")))?;
-        let author = Author::client(actor_of(&request), &project, "CreateExperiment", name.as_str(), "");
+        let author = Author::client(actor_of(&request), "", "CreateExperiment", &[]);
         let (id, sequence) = self.writer.experiment_named(&project, &name, &message.note, &author).await?;
         Ok(Response::new(v1::CreateExperimentResponse { experiment_id: id.to_string(), sequence }))
     }
@@ -107,7 +107,7 @@ impl ExperimentService for Experiments {
         let message = request.get_ref();
         let project = project_of(&request, &message.project)?;
         let id = self.resolve(&project, &message.experiment).await?.id;
-        let author = Author::client(actor_of(&request), &project, "NoteExperiment", &id.to_string(), "");
+        let author = Author::client(actor_of(&request), "", "NoteExperiment", &[]);
         let command = ExperimentCommand::Note(message.note.clone());
         let sequence = self.writer.experiment(&project, id, &author, command).await?;
         Ok(Response::new(v1::WriteResponse { sequence }))

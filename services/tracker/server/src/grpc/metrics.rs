@@ -40,14 +40,18 @@ impl MetricService for MetricDoor {
             let ingest = ingest.clone();
             async move { ingest.take(batch).await.map_err(Status::from) }
         });
-        Ok(Response::new(taken.try_buffered(IN_FLIGHT).boxed()))
+        // How far a session is durable is told when the answer's turn has come: batches become durable in any order.
+        let ingest = self.ingest.clone();
+        let answers = taken.try_buffered(IN_FLIGHT).map_ok(move |session| ingest.answer(&session));
+        Ok(Response::new(answers.boxed()))
     }
 
     async fn log_batch(&self, request: Request<v1::IngestRequest>) -> Result<Response<v1::IngestResponse>, Status> {
         let project = project_of(&request, &request.get_ref().project)?;
         let mut batch = request.into_inner();
         batch.project = project.to_string();
-        Ok(Response::new(self.ingest.take(batch).await?))
+        let session = self.ingest.take(batch).await?;
+        Ok(Response::new(self.ingest.answer(&session)))
     }
 
     async fn list_latest(&self, request: Request<v1::ListLatestRequest>) -> Result<Response<v1::ListLatestResponse>, Status> {

@@ -12,6 +12,7 @@ use footplate_clock::SharedClock;
 use footplate_events::facts::{RunNoted, SessionEnd};
 use footplate_tracker_core::{Run, RunCommand};
 use footplate_types::{AttemptNumber, Digest, DisplayName, ParamKey, ProjectName, Rank, RunId, SessionId};
+use prost::Message as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
@@ -46,14 +47,19 @@ impl Runs {
     }
 
     /// The run that a write is about, and who writes.
-    async fn target<T>(&self, request: &Request<T>, of: Target<'_>) -> Result<(ProjectName, RunId, Author), Refusal> {
+    async fn target<T: prost::Message>(&self, request: &Request<T>, of: Target<'_>) -> Result<(ProjectName, RunId, Author), Refusal> {
         let project = project_of(request, of.project)?;
         let run = self.view.resolve(&project, of.run_id).await?.id;
-        let author = Author::client(actor_of(request), &project, of.method, &run.to_string(), of.request_id);
+        let author = Author::client(actor_of(request), of.request_id, of.method, &request.get_ref().encode_to_vec());
         Ok((project, run, author))
     }
 
-    async fn write<T>(&self, request: &Request<T>, of: Target<'_>, command: RunCommand) -> Result<Response<v1::WriteResponse>, Status> {
+    async fn write<T: prost::Message>(
+        &self,
+        request: &Request<T>,
+        of: Target<'_>,
+        command: RunCommand,
+    ) -> Result<Response<v1::WriteResponse>, Status> {
         let (project, run, author) = self.target(request, of).await?;
         let sequence = self.writer.run(&project, run, &author, command).await?;
         Ok(Response::new(v1::WriteResponse { sequence }))
@@ -71,9 +77,11 @@ impl Runs {
             ("", key) => RunId::for_key(&project, key),
             (id, _) => RunId::parse(id).map_err(|invalid| invalid.of("run_id"))?,
         };
-        let author = Author::client(actor_of(request), &project, "CreateRun", &run.to_string(), &message.request_id);
+        let body = body_of(message);
+        // The id of the event is the request's own, not only its key's: another body under the key is decided on, and refused.
+        let author = Author::client(actor_of(request), &message.request_id, "CreateRun", body.as_bytes());
         let hypothesis = message.hypothesis.clone();
-        let command = RunCommand::Create { name, experiment: experiment.clone(), body: body_of(message), hypothesis };
+        let command = RunCommand::Create { name, experiment: experiment.clone(), body, hypothesis };
         self.writer.experiment_named(&project, &experiment, "", &author.next("experiment")).await?;
         let mut sequence = self.writer.create(&project, run, &author, command).await?;
         if !params.is_empty() {
@@ -121,16 +129,8 @@ struct Target<'a> {
 
 /// Digest of a create request without its idempotency key and id: the same key with another body is refused.
 fn body_of(message: &v1::CreateRunRequest) -> Digest {
-    let mut body = String::new();
-    for part in [&message.project, &message.name, &message.experiment, &message.hypothesis] {
-        body.push_str(&format!("{}:{part}", part.len()));
-    }
-    for (of, map) in [("tags", &message.tags), ("params", &message.params)] {
-        for (key, value) in map {
-            body.push_str(&format!("{of} {}:{key}{}:{value}", key.len(), value.len()));
-        }
-    }
-    Digest::of(body.as_bytes())
+    let body = v1::CreateRunRequest { request_id: String::new(), run_id: String::new(), ..message.clone() };
+    Digest::of(&body.encode_to_vec())
 }
 
 fn keys_in(keys: &[String]) -> Result<Vec<ParamKey>, Refusal> {

@@ -50,8 +50,8 @@ impl Ingest {
         Self { view, consumer, publisher, source, clock, figures, sessions: Arc::default(), within }
     }
 
-    /// Takes one batch: `Ok` when it is durable. A repeated number is acknowledged and not sent again.
-    pub(crate) async fn take(&self, request: IngestRequest) -> Result<IngestResponse, Refusal> {
+    /// Takes one batch: `Ok`, with its session, when it is durable. A repeated number is taken and not sent again.
+    pub(crate) async fn take(&self, request: IngestRequest) -> Result<SessionKey, Refusal> {
         let batch = check(&request, self.clock.now())?;
         self.check_run(&batch).await?;
         let key = SessionKey { source: SeriesSource::Run(batch.run), attempt: batch.attempt, rank: batch.rank, session: batch.session };
@@ -60,7 +60,7 @@ impl Ingest {
             self.remember(&key).await?;
         }
         if self.with(&key, |progress| progress.has(batch.n)) {
-            return Ok(self.answer(&key));
+            return Ok(key);
         }
         let subject = metrics_subject(batch.run, &self.source);
         let message = Message { subject, headers: Vec::new(), payload: batch.packed().encode_to_vec().into() };
@@ -73,7 +73,7 @@ impl Ingest {
         }
         // Gaps beyond the bound are the store's to refuse: what is durable here is acknowledged by the call's success.
         let _ = self.with(&key, |progress| progress.note(batch.n));
-        Ok(self.answer(&key))
+        Ok(key)
     }
 
     /// A run of another project is not found, and an attempt must be one of the run's.
@@ -122,7 +122,8 @@ impl Ingest {
         }
     }
 
-    fn answer(&self, key: &SessionKey) -> IngestResponse {
+    /// Up to which number a session is durable, as far as this instance knows.
+    pub(crate) fn answer(&self, key: &SessionKey) -> IngestResponse {
         IngestResponse { session: key.session.to_string(), acked: self.with(key, |progress| progress.contiguous) }
     }
 

