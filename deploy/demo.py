@@ -245,7 +245,7 @@ def main():
         shutil.rmtree(folder, ignore_errors=True)
         say("Done; KEEP=1 make demo leaves the platform running. What to try then:")
     print("   footplate run compare %s %s" % (demo.first[:12], demo.second[:12]))
-    print("   footplate event tail --run %s" % demo.second[:12])
+    print("   footplate event tail -n 40 --run %s" % demo.second[:12])
     print("   footplate run rerun %s --wait" % demo.first[:12])
     return 0
 

@@ -210,7 +210,7 @@ impl Plan {
     /// # Errors
     /// A file that cannot be read or changes meanwhile; a total above [`SNAPSHOT_BYTES_MAX`]; no room for the temporary archive.
     pub fn pack(self) -> Result<Snapshot, CaptureError> {
-        let (archive, tree) = pack::pack(&self.root, &self.entries)?;
+        let (archive, tree) = pack::pack(&self.root, &self.entries, &self.cwd)?;
         Ok(Snapshot { plan: self, archive, tree })
     }
 }

@@ -42,14 +42,16 @@ impl Archive {
 ///
 /// The tree's digest is SHA-256 over one record an entry, in the order of the paths' bytes: mode, a blank, the SHA-256 of the content (of a
 /// link: of its target), a tab, the path, a zero byte. It knows no times, so a touched file is the same file.
-pub(super) fn pack(root: &Path, entries: &BTreeMap<Vec<u8>, Entry>) -> Result<(Archive, Digest), CaptureError> {
+///
+/// `working` is the folder that the run starts in, relative to the root: when it holds nothing that is captured, it is packed as an empty one.
+pub(super) fn pack(root: &Path, entries: &BTreeMap<Vec<u8>, Entry>, working: &str) -> Result<(Archive, Digest), CaptureError> {
     let file = tempfile::Builder::new().prefix("footplate-snapshot-").suffix(".tar.gz").tempfile().map_err(CaptureError::scratch)?;
-    let (digest, bytes, tree) = write(file.as_file(), root, entries)?;
+    let (digest, bytes, tree) = write(file.as_file(), root, entries, working)?;
     Ok((Archive { file, digest, bytes }, tree))
 }
 
 /// Writes the archive; its digest, its size, and the tree's digest.
-fn write(file: &File, root: &Path, entries: &BTreeMap<Vec<u8>, Entry>) -> Result<(Digest, u64, Digest), CaptureError> {
+fn write(file: &File, root: &Path, entries: &BTreeMap<Vec<u8>, Entry>, working: &str) -> Result<(Digest, u64, Digest), CaptureError> {
     let sink = HashingWriter { inner: BufWriter::new(file), hasher: Sha256::new(), bytes: 0 };
     let gzip = GzBuilder::new().mtime(0).operating_system(GZIP_SYSTEM_UNKNOWN).write(sink, Compression::new(6));
     let mut tar = tar::Builder::new(gzip);
@@ -68,29 +70,42 @@ fn write(file: &File, root: &Path, entries: &BTreeMap<Vec<u8>, Entry>) -> Result
         tree.update(path);
         tree.update([0]);
     }
+    if !working.is_empty() && !holds_any(entries, working) {
+        tar.append_data(&mut header(tar::EntryType::Directory, 0o755, 0), working, std::io::empty()).map_err(CaptureError::scratch)?;
+    }
     let mut sink = tar.into_inner().and_then(GzEncoder::finish).map_err(CaptureError::scratch)?;
     sink.flush().map_err(CaptureError::scratch)?;
     Ok((Digest::from_bytes(sink.hasher.finalize().into()), sink.bytes, Digest::from_bytes(tree.finalize().into())))
 }
 
-fn append(tar: &mut tar::Builder<impl Write>, root: &Path, path: &[u8], entry: &Entry) -> Result<(&'static str, Digest), CaptureError> {
-    let name = Path::new(OsStr::from_bytes(path));
+/// Whether something is captured below `folder`.
+fn holds_any(entries: &BTreeMap<Vec<u8>, Entry>, folder: &str) -> bool {
+    let below = format!("{folder}/").into_bytes();
+    entries.range(below.clone()..).next().is_some_and(|(path, _)| path.starts_with(&below))
+}
+
+/// A header without times and owners.
+fn header(kind: tar::EntryType, mode: u32, bytes: u64) -> tar::Header {
     let mut header = tar::Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_mode(mode);
+    header.set_size(bytes);
     header.set_uid(0);
     header.set_gid(0);
     header.set_mtime(0);
+    header
+}
+
+fn append(tar: &mut tar::Builder<impl Write>, root: &Path, path: &[u8], entry: &Entry) -> Result<(&'static str, Digest), CaptureError> {
+    let name = Path::new(OsStr::from_bytes(path));
     match entry {
         Entry::Link { target } => {
-            header.set_entry_type(tar::EntryType::Symlink);
-            header.set_mode(0o777);
-            header.set_size(0);
+            let mut header = header(tar::EntryType::Symlink, 0o777, 0);
             tar.append_link(&mut header, name, OsStr::from_bytes(target)).map_err(CaptureError::scratch)?;
             Ok(("120000", Digest::of(target)))
         }
         Entry::File { bytes, executable } => {
-            header.set_entry_type(tar::EntryType::Regular);
-            header.set_mode(if *executable { 0o755 } else { 0o644 });
-            header.set_size(*bytes);
+            let mut header = header(tar::EntryType::Regular, if *executable { 0o755 } else { 0o644 }, *bytes);
             let unreadable = |source| CaptureError::Unreadable { path: shown(path), source };
             // A file swapped for a link between listing and reading must not be followed.
             let file = File::options()

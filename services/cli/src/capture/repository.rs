@@ -115,7 +115,7 @@ fn one(
     survey: &mut Survey,
 ) -> Result<GitFacts, CaptureError> {
     let tracked = tracked(git)?;
-    load_ignore_files(git, prefix, &tracked, listing);
+    load_ignore_files(git, prefix, listing)?;
     let before = listing.entries.len();
     let mut gitlinks = Vec::new();
     let mut seen = BTreeSet::new();
@@ -238,18 +238,18 @@ fn untracked(git: &Git, prefix: &[u8], listing: &mut Listing) -> Result<Vec<Vec<
 }
 
 /// Reads every `.footplateignore` of the repository, tracked or not, before anything is listed by it.
-fn load_ignore_files(git: &Git, prefix: &[u8], tracked: &[Tracked], listing: &mut Listing) {
-    let mut files: BTreeSet<Vec<u8>> =
-        tracked.iter().map(|(path, _)| path).filter(|path| path.ends_with(b".footplateignore")).cloned().collect();
-    files.insert(b".footplateignore".to_vec());
+fn load_ignore_files(git: &Git, prefix: &[u8], listing: &mut Listing) -> Result<(), CaptureError> {
+    let listed = git.ask(&["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", ":(top,glob)**/.footplateignore"])?;
+    let files: BTreeSet<&[u8]> = listed.split(|byte| *byte == 0).filter(|path| !path.is_empty()).collect();
     for path in files {
         let folder = path.iter().rposition(|byte| *byte == b'/').map_or(&b""[..], |at| &path[..at]);
-        if let Ok(text) = std::fs::read(git.top.join(path_of(&path))) {
+        if let Ok(text) = std::fs::read(git.top.join(path_of(path))) {
             let base = [prefix, folder].concat();
             let base = base.strip_suffix(b"/").unwrap_or(&base);
             listing.ignored.extend(Rules::parse(base, &text));
         }
     }
+    Ok(())
 }
 
 /// What the record says of the commit.
@@ -278,13 +278,7 @@ fn changes(git: &Git) -> Result<Option<Vec<Vec<u8>>>, CaptureError> {
 }
 
 /// Finds the files under the `lfs` filter, and which of them are pointers still.
-fn lfs_files(
-    git: &Git,
-    prefix: &[u8],
-    tracked: &[Tracked],
-    listing: &Listing,
-    survey: &mut Survey,
-) -> Result<(), CaptureError> {
+fn lfs_files(git: &Git, prefix: &[u8], tracked: &[Tracked], listing: &Listing, survey: &mut Survey) -> Result<(), CaptureError> {
     let has_attributes = tracked.iter().any(|(path, _)| path.ends_with(b".gitattributes"))
         || git.top.join(".gitattributes").exists()
         || git.top.join(".git/info/attributes").exists();

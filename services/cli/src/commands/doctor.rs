@@ -1,15 +1,26 @@
-//! `doctor`: looks whether everything that the platform needs is there and set as it should be.
+//! `doctor`: looks whether everything that the platform needs is there and set as it should be, and says what to do where it is not.
 
 use crate::{
     args::ServiceArgs,
+    call,
     context::Context,
-    output::{Exit, Failure},
+    output::{Column, Exit, Failure, Row},
+    platform::{self, broker, knobs, nats_server},
 };
+use footplate_api::{ApiError, Client, v1};
+use footplate_eventlog::jetstream::{Credentials, JetStreamBroker, Probe, SyncProbe};
+use footplate_service::config::Config;
+use std::path::Path;
+
+/// Free disk below which a data folder is not fit.
+const DISK_LEAST_BYTES: u64 = 1 << 30;
 
 const EXAMPLES: &str = "\
 Examples:
   footplate doctor
-  footplate doctor --nats nats://broker:4222 -o json";
+  footplate doctor --nats nats://broker:4222 -o json
+
+Exit codes: 0 nothing to mend, 1 something is not as it must be.";
 
 /// Look whether everything that the platform needs is there and set as it should be
 #[derive(Debug, clap::Args)]
@@ -20,10 +31,212 @@ pub struct Args {
     pub service: ServiceArgs,
 }
 
-/// Runs until it is told to stop.
+/// One thing that was looked at.
+struct Finding {
+    what: &'static str,
+    verdict: Verdict,
+    found: String,
+    next: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Good,
+    /// Works, and may not for long.
+    Odd,
+    Bad,
+    /// Could not be looked at.
+    Unknown,
+}
+
+impl Verdict {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Odd => "odd",
+            Self::Bad => "BAD",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl Finding {
+    fn new(what: &'static str, verdict: Verdict, found: impl Into<String>, next: impl Into<String>) -> Self {
+        Self { what, verdict, found: found.into(), next: next.into() }
+    }
+
+    fn good(what: &'static str, found: impl Into<String>) -> Self {
+        Self::new(what, Verdict::Good, found, "")
+    }
+}
+
+/// Looks at everything, and prints one row for each thing.
 ///
 /// # Errors
-/// Everything that keeps it from starting, or from stopping in good order.
-pub async fn run(_: Args, _: Context) -> anyhow::Result<Exit> {
-    Err(Failure::new(Exit::Failed, "the services are not linked into this binary").into())
+/// Settings that cannot be used.
+pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
+    let config = platform::load(&args.service, &[]).map_err(|error| Failure::usage(error.to_string()))?;
+    let folder = knobs::data_folder(&config).map_err(|error| Failure::usage(error.to_string()))?;
+    let mut findings = Vec::new();
+    findings.extend(look_at_platform(&ctx).await);
+    findings.push(look_at_program(&config, &folder));
+    findings.extend(look_at_broker(&config, &folder).await);
+    findings.push(look_at_disk(&folder));
+    let columns = [Column::whole("CHECK"), Column::whole("STATE"), Column::cut("FOUND"), Column::cut("WHAT TO DO")];
+    let rows = findings.iter().map(|finding| Row {
+        id: finding.what.to_owned(),
+        cells: vec![finding.what.to_owned(), finding.verdict.as_str().to_owned(), finding.found.clone(), finding.next.clone()],
+        data: serde_json::json!({
+            "check": finding.what, "state": finding.verdict.as_str().to_lowercase(), "found": finding.found, "next": finding.next,
+        }),
+    });
+    ctx.output.list(&columns, rows.collect())?;
+    Ok(if findings.iter().any(|finding| finding.verdict == Verdict::Bad) { Exit::Failed } else { Exit::Done })
+}
+
+async fn look_at_platform(ctx: &Context) -> Vec<Finding> {
+    let client = match ctx.client() {
+        Ok(client) => client,
+        Err(error) => return vec![Finding::new("address", Verdict::Bad, error.to_string(), "set FOOTPLATE_ADDR, or start `footplate up`")],
+    };
+    let mut findings = vec![look_at_nodes(&client).await];
+    if findings[0].verdict == Verdict::Bad {
+        return findings;
+    }
+    let project = client.project().to_owned();
+    let runs = v1::ListRunsRequest { project: project.clone(), page_size: 1, ..v1::ListRunsRequest::default() };
+    findings.push(answered("tracker", call!(client, runs.list_runs(runs)).map(|_| ())));
+    findings.push(answered("scheduler", call!(client, queues.list_queues(v1::ListQueuesRequest::default())).map(|_| ())));
+    // A run that is not there is an answer, too.
+    let nobody = v1::ListAttemptsRequest { project, run_id: "0".repeat(32), at_least: 0 };
+    let attempts = call!(client, attempts.list_attempts(nobody)).map(|_| ());
+    findings.push(answered("executor", attempts.or_else(|error| if error.exit() == Exit::NotFound { Ok(()) } else { Err(error) })));
+    findings
+}
+
+fn answered(what: &'static str, answer: Result<(), ApiError>) -> Finding {
+    match answer {
+        Ok(()) => Finding::good(what, "answers"),
+        Err(error) => Finding::new(what, Verdict::Bad, error.to_string(), error.advice.unwrap_or_default()),
+    }
+}
+
+async fn look_at_nodes(client: &Client) -> Finding {
+    let what = "platform";
+    match call!(client, nodes.list_nodes(v1::ListNodesRequest::default())) {
+        Ok(answer) => {
+            let ready = answer.nodes.iter().filter(|node| node.state == "ready").count();
+            let others: Vec<String> =
+                answer.nodes.iter().filter(|node| node.state != "ready").map(|node| format!("{} {}", node.name, node.state)).collect();
+            let found = format!("answers at {}; {ready} of {} nodes ready", client.target().address, answer.nodes.len());
+            if ready == 0 {
+                return Finding::new(what, Verdict::Odd, found, "no job can start: run `footplate agent` on a node");
+            }
+            if others.is_empty() {
+                return Finding::good(what, found);
+            }
+            Finding::new(what, Verdict::Odd, format!("{found} ({})", others.join(", ")), "see `footplate node list`")
+        }
+        Err(error) => Finding::new(what, Verdict::Bad, error.to_string(), error.advice.unwrap_or_default()),
+    }
+}
+
+fn look_at_program(config: &Config, folder: &Path) -> Finding {
+    let named = config.get(&knobs::NATS_PROGRAM);
+    let named = (!named.is_empty()).then(|| Path::new(&named).to_owned());
+    let found = nats_server::find(named.as_deref(), folder).and_then(|program| Ok((nats_server::version(&program)?, program)));
+    match found {
+        Ok((version, program)) => Finding::good("nats-server", format!("{version} at {}", program.display())),
+        Err(error) if config.get(&knobs::NATS_URL).is_empty() => {
+            Finding::new("nats-server", Verdict::Odd, error.to_string(), "needed by `footplate up` alone")
+        }
+        Err(_) => Finding::good("nats-server", "none here, and none is needed: the broker is named"),
+    }
+}
+
+async fn look_at_broker(config: &Config, folder: &Path) -> Vec<Finding> {
+    let what = "broker";
+    let jetstream = match broker::jetstream(config, None, "footplate doctor", false) {
+        Ok(jetstream) => jetstream,
+        Err(_) => match own_broker(config, folder) {
+            Some(own) => own,
+            None => {
+                let next = "name it with --nats, or give the data folder of `footplate up` with --data";
+                return vec![Finding::new(what, Verdict::Unknown, "no broker is named, and there is none in the data folder", next)];
+            }
+        },
+    };
+    let connected = match JetStreamBroker::connect(jetstream).await {
+        Ok(connected) => connected,
+        Err(error) => return vec![Finding::new(what, Verdict::Bad, error.to_string(), "start it, or mend its address and credentials")],
+    };
+    match connected.probe().await {
+        Ok(probe) => probed(&probe),
+        Err(error) => vec![Finding::new(what, Verdict::Bad, error.to_string(), "see the broker's log")],
+    }
+}
+
+/// The broker that `up` has started over this data folder, by the file it was started with.
+fn own_broker(config: &Config, folder: &Path) -> Option<footplate_eventlog::jetstream::JetStreamConfig> {
+    let text = std::fs::read_to_string(folder.join("nats/nats.conf")).ok()?;
+    let quoted_after = |key: &str| text.split_once(key)?.1.split('"').nth(1).map(str::to_owned);
+    let mut own =
+        footplate_eventlog::jetstream::JetStreamConfig::single(format!("nats://{}", quoted_after("listen:")?), "footplate doctor");
+    own.credentials = Credentials::User { name: quoted_after("user:")?, password: quoted_after("password:")? };
+    own.monitor = quoted_after("http:");
+    own.manage_streams = false;
+    own.bytes = footplate_eventlog::jetstream::StreamBytes::of_disk(config.get(&knobs::NATS_DISK).0);
+    own.connect_within = std::time::Duration::from_secs(2);
+    Some(own)
+}
+
+fn probed(probe: &Probe) -> Vec<Finding> {
+    let mut findings = vec![Finding::good("broker", format!("nats-server {}", probe.server_version))];
+    findings.push(match &probe.sync {
+        SyncProbe::Always => Finding::good("durability", "every acknowledged message is on the disk (sync_interval: always)"),
+        SyncProbe::Interval { seconds } => Finding::new(
+            "durability",
+            Verdict::Bad,
+            format!("what is acknowledged within {seconds} s may be lost with the power"),
+            "set `sync_interval: always` in the broker's jetstream section",
+        ),
+        SyncProbe::Untold { reason } => {
+            Finding::new("durability", Verdict::Unknown, reason.clone(), "name the broker's monitoring with --set nats.monitor=HOST:PORT")
+        }
+    });
+    for stream in &probe.streams {
+        let share = stream.bytes * 100 / stream.bytes_max.max(1);
+        let found = format!("{share} % of {} MiB", stream.bytes_max >> 20);
+        findings.push(if !stream.differences.is_empty() {
+            Finding::new(
+                stream.stream.as_str(),
+                Verdict::Bad,
+                stream.differences.join("; "),
+                "start a service, which brings its streams in line",
+            )
+        } else if share >= 80 {
+            Finding::new(stream.stream.as_str(), Verdict::Odd, found, "give the streams more disk: --set nats.disk=")
+        } else {
+            Finding::good(stream.stream.as_str(), found)
+        });
+    }
+    findings
+}
+
+fn look_at_disk(folder: &Path) -> Finding {
+    let there = folder.ancestors().find(|part| part.exists()).unwrap_or(folder);
+    match rustix::fs::statvfs(there) {
+        Ok(disk) => {
+            let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+            let found = format!("{} free at {}", footplate_types::ByteSize(free), there.display());
+            if free < DISK_LEAST_BYTES {
+                Finding::new("disk", Verdict::Bad, found, "free some, or move the data folder with --data")
+            } else {
+                Finding::good("disk", found)
+            }
+        }
+        Err(error) => {
+            Finding::new("disk", Verdict::Unknown, format!("{}: {error}", there.display()), "look whether the folder may be read")
+        }
+    }
 }

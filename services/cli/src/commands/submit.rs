@@ -18,10 +18,7 @@ use footplate_api::{
 };
 use footplate_types::{ByteSize, Millis};
 use serde_json::{Map, Value};
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -120,7 +117,7 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
     }
     progress.step("capturing the code");
     let snapshot = plan.map(Plan::pack).transpose()?;
-    let documents = Documents::of(&job, facts(snapshot.as_ref(), &job), origin(&current, snapshot.as_ref()))?;
+    let documents = Documents::of(&job, origin(&current, snapshot.as_ref(), args.request_id.is_some()))?;
     progress.step("storing what the job needs");
     let baseline = baseline(&client, &job).await?;
     let source = match &snapshot {
@@ -227,31 +224,19 @@ fn survey(args: &Args, job: &Resolved, current: &Path) -> Result<Plan, capture::
     capture::survey(&capture_request(&job.file.source, current, &folder))
 }
 
-/// Variables that tell a script what it was made from, and the seed that the user gave.
-fn facts(snapshot: Option<&Snapshot>, job: &Resolved) -> BTreeMap<String, String> {
-    let mut facts = BTreeMap::new();
-    if let Some(snapshot) = snapshot {
-        facts.insert("FOOTPLATE_TREE".to_owned(), snapshot.tree.to_string());
-        let git = snapshot.plan.git.clone().unwrap_or_default();
-        facts.extend(git.commit.map(|commit| ("FOOTPLATE_COMMIT".to_owned(), commit)));
-        facts.extend(git.branch.map(|branch| ("FOOTPLATE_BRANCH".to_owned(), branch)));
-    }
-    facts.extend(job.file.seeds.base.map(|seed| ("FOOTPLATE_SEED".to_owned(), seed.to_string())));
-    facts
-}
-
-/// Who submits, from where, with what.
-fn origin(current: &Path, snapshot: Option<&Snapshot>) -> Origin {
+/// Who submits, from where, with what. Under a key of the user's the place is left out: the same submission from another machine must be the
+/// same body.
+fn origin(current: &Path, snapshot: Option<&Snapshot>, keyed: bool) -> Origin {
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let (words, _) = scrub::scrub_argv(&words);
     let user = std::env::var("USER").unwrap_or_else(|_| format!("uid {}", rustix::process::getuid().as_raw()));
-    let mut origin = Origin::from([
-        ("client".to_owned(), concat!("footplate ", env!("CARGO_PKG_VERSION")).to_owned()),
-        ("user".to_owned(), user),
-        ("host".to_owned(), rustix::system::uname().nodename().to_string_lossy().into_owned()),
-        ("folder".to_owned(), current.to_string_lossy().into_owned()),
-        ("argv".to_owned(), Value::from(words).to_string()),
-    ]);
+    let mut origin =
+        Origin::from([("client".to_owned(), concat!("footplate ", env!("CARGO_PKG_VERSION")).to_owned()), ("user".to_owned(), user)]);
+    if !keyed {
+        origin.insert("host".to_owned(), rustix::system::uname().nodename().to_string_lossy().into_owned());
+        origin.insert("folder".to_owned(), current.to_string_lossy().into_owned());
+        origin.insert("argv".to_owned(), Value::from(words).to_string());
+    }
     if let Some(plan) = snapshot.map(|snapshot| &snapshot.plan) {
         origin.extend(plan.git.as_ref().map(|git| ("source.commit_on_remote".to_owned(), git.commit_on_remote.to_string())));
         let recorded = [
@@ -310,7 +295,7 @@ async fn dry_run(ctx: &Context, client: &Client, args: &Args, job: &Resolved, pl
         })
     });
     let snapshot = plan.map(Plan::pack).transpose()?;
-    let documents = Documents::of(job, facts(snapshot.as_ref(), job), Origin::new())?;
+    let documents = Documents::of(job, Origin::new())?;
     let wire = |bytes: &[u8]| {
         let reference = Documents::reference(bytes);
         types::DocumentRef { digest: reference.digest.to_string(), bytes: reference.bytes }

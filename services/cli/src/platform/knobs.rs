@@ -199,3 +199,61 @@ pub fn host_name() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     if name.is_empty() { "localhost".to_owned() } else { name }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use footplate_events::facts::{JobSpec, RetryPolicy, StopPolicy, TEXT_MAX};
+    use footplate_service::config::knob_table;
+    use footplate_types::ByteSize;
+
+    fn defaults() -> String {
+        let retry = RetryPolicy::default();
+        let rows = [
+            ("project, queue, experiment of a job", "`default`".to_owned(), "where a job file names none"),
+            ("`stop.grace`", StopPolicy::default().grace.to_string(), "from the stop signal to KILL"),
+            ("`stop.signal`", "TERM".to_owned(), "the signal that asks a program to end"),
+            ("retries: user code", retry.user_code.to_string(), "after the program failed"),
+            ("retries: infrastructure", retry.infrastructure.to_string(), "after it could not be prepared or started"),
+            ("retries: lost", retry.lost.to_string(), "after a node was lost"),
+            ("retries: preempted", retry.preempted.to_string(), "after a preemption or a drain"),
+            ("retries: retryable exit codes and 75", retry.retryable.to_string(), "75 says: checkpointed, requeue me"),
+            ("back-off", format!("{}, doubling up to {}", retry.backoff, retry.backoff_max), "the wait before a retry"),
+            ("priority", "0".to_owned(), "a larger one wins; from -1,000,000 to 1,000,000"),
+            ("nodes of a gang", format!("at most {}", JobSpec::NODES_MAX), "limit"),
+            ("workers of a node", format!("at most {}", JobSpec::WORKERS_PER_NODE_MAX), "limit"),
+            ("workers of a gang", format!("at most {}", JobSpec::WORKERS_MAX), "limit"),
+            ("an event", format!("at most {}", ByteSize(footplate_events::PAYLOAD_MAX as u64)), "longer things are documents"),
+            ("a human text in an event", format!("at most {TEXT_MAX} characters"), "longer ones are documents"),
+            ("an atomic batch", format!("at most {} messages", footplate_eventlog::port::BATCH_MAX), "what one fsync carries"),
+            ("reports that wait in a service", format!("at most {}", footplate_eventlog::inbox::INBOX_MAX), "then the stream waits"),
+        ];
+        let mut text = String::from(
+            "# Defaults and limits\n\nMade from the code by a test (`UPDATE_GOLDEN=1 cargo test -p footplate-cli knobs`).\n\n\
+             ## Ports\n\n| port | for | setting |\n|---|---|---|\n| 7450 | gRPC, JSON and pages | `listen` |\n| 7451 | admin: health, metrics, settings | \
+             `admin.listen` |\n| 7452 | the broker that `up` starts | `nats.port` |\n| 7453 | its monitoring | `nats.monitor-port` |\n\n\
+             ## Jobs and limits\n\n| what | value | why |\n|---|---|---|\n",
+        );
+        for (what, value, why) in rows {
+            text.push_str(&format!("| {what} | {value} | {why} |\n"));
+        }
+        text.push_str(
+            "\n## Settings\n\nOf `up`, `serve` and `agent`: a TOML file (`--config`), then the environment, then `--set KEY=VALUE`; the later wins. \
+             An unknown key is refused.\n\n",
+        );
+        text.push_str(&knob_table(ALL));
+        text
+    }
+
+    #[test]
+    fn the_documented_defaults_are_those_of_the_code() {
+        footplate_testkit::golden(footplate_testkit::repository_root().join("docs/reference/defaults.md"), &defaults());
+    }
+
+    #[test]
+    fn an_unknown_setting_is_refused_with_the_nearest_one() {
+        let sources = Sources::default().flag("lease.nodes", "5m");
+        let refused = sources.load(ALL).unwrap_err().to_string();
+        assert!(refused.contains("lease.node"), "{refused}");
+    }
+}

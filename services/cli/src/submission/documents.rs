@@ -32,20 +32,18 @@ pub struct Documents {
 }
 
 impl Documents {
-    /// The documents of a job. `facts` are variables that the platform sets from what was captured.
+    /// The documents of a job.
     ///
     /// # Errors
     /// A masked document that is no job file any more, which would be a fault of the masking.
-    pub fn of(job: &Resolved, facts: BTreeMap<String, String>, origin: Origin) -> Result<Self, serde_json::Error> {
+    pub fn of(job: &Resolved, origin: Origin) -> Result<Self, serde_json::Error> {
         let mut masked = Vec::new();
         let document = masked_document(&job.document, &mut masked);
         let file: JobFile = serde_json::from_value(document.clone())?;
-        let mut env = file.env.vars.clone();
-        env.extend(facts);
         let launch = LaunchDocument {
             run: command(&file.run),
             setup: file.setup.clone().unwrap_or_default(),
-            env,
+            env: file.env.vars.clone(),
             pass: file.env.pass.clone(),
             origin,
             sealed: None,
@@ -132,7 +130,7 @@ mod tests {
         let mut document = json!({"apiVersion": "footplate/v1", "kind": "Job", "name": "x", "run": ["python", "t.py", "--token=abc"]});
         document.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
         let job = jobfile::resolve(document.as_object().unwrap().clone(), &[]).unwrap();
-        Documents::of(&job, BTreeMap::from([("FOOTPLATE_TREE".to_owned(), "t".to_owned())]), Origin::new()).unwrap()
+        Documents::of(&job, Origin::new()).unwrap()
     }
 
     #[test]
@@ -151,7 +149,7 @@ mod tests {
         let launch: LaunchDocument = serde_json::from_slice(&launch).unwrap();
         let (real, real_config) = launch.unsealed(serde_json::from_slice(made.sealed.as_ref().unwrap()).unwrap());
         assert_eq!(real.run, RunCommand::Argv(vec!["python".into(), "t.py".into(), "--token=abc".into()]));
-        assert_eq!((real.env["HF_TOKEN"].as_str(), real.env["A"].as_str(), real.env["FOOTPLATE_TREE"].as_str()), ("hf-secret", "1", "t"));
+        assert_eq!((real.env["HF_TOKEN"].as_str(), real.env["A"].as_str()), ("hf-secret", "1"));
         assert_eq!(real.setup, "login --password hunter2");
         assert_eq!(serde_json::from_str::<Value>(&real_config.unwrap()).unwrap(), config);
     }
@@ -160,7 +158,7 @@ mod tests {
     fn without_secrets_nothing_is_sealed() {
         let mut document = json!({"apiVersion": "footplate/v1", "kind": "Job", "name": "x", "run": "python t.py", "config": {"lr": 3.0}});
         let job = jobfile::resolve(document.as_object_mut().unwrap().clone(), &[]).unwrap();
-        let made = Documents::of(&job, BTreeMap::new(), Origin::new()).unwrap();
+        let made = Documents::of(&job, Origin::new()).unwrap();
         assert_eq!((made.sealed, made.masked.len()), (None, 0));
         assert_eq!(made.config.unwrap(), b"{\"lr\":3.0}");
     }

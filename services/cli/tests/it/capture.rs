@@ -279,6 +279,10 @@ fn from_a_subfolder_the_whole_repository_is_captured_and_the_place_kept() {
     let tree = Tree::repository();
     let inside = snapshot(&Request::new(tree.path().join("conf"), tree.path().join("conf")));
     assert_eq!((inside.plan.cwd.as_str(), names(&inside)), ("conf", vec!["conf/net.json".to_owned(), "train.py".to_owned()]));
+    fs::create_dir_all(tree.path().join("empty/here")).unwrap();
+    let empty = snapshot(&Request::new(tree.path().join("empty/here"), tree.path()));
+    assert_eq!((empty.plan.cwd.as_str(), empty.tree), ("empty/here", inside.tree));
+    assert!(unpacked(&empty).keys().any(|name| name.starts_with("empty/here")), "the run would have no folder to start in");
     let elsewhere = snapshot(&Request::new("/tmp", tree.path()));
     assert_eq!((elsewhere.plan.cwd.as_str(), elsewhere.tree), ("", inside.tree));
     let alone = snapshot(&Request { mode: Mode::Folder, ..Request::new("/tmp", tree.path().join("conf")) });
@@ -389,6 +393,16 @@ fn links_that_lead_outside_are_refused_by_name_and_an_ignore_line_cures_it() {
     assert_eq!(links, ["abs -> /etc/passwd", "conf/up -> ../../secret"]);
     tree.write(".footplateignore", "abs\nconf/up\n");
     assert_eq!(names(&tree.snapshot()), [".footplateignore", "conf/net.json", "train.py"]);
+}
+
+#[test]
+fn an_ignore_file_of_ours_holds_below_its_folder_for_tracked_and_untracked_files() {
+    let tree = Tree::repository();
+    tree.write("conf/.footplateignore", "*.json\nlocal/\n");
+    tree.write("conf/local/x", "x");
+    tree.write("conf/keep.yaml", "k");
+    tree.write("other.json", "o");
+    assert_eq!(names(&tree.snapshot()), ["conf/.footplateignore", "conf/keep.yaml", "other.json", "train.py"]);
 }
 
 #[test]

@@ -3,8 +3,11 @@
 #![allow(clippy::unwrap_used, unreachable_pub, missing_docs)]
 
 mod capture;
+mod guide;
 mod help;
 mod jobfile;
 mod platform;
 mod submit;
+mod trace;
+mod up;
 mod verbs;

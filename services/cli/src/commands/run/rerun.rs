@@ -92,8 +92,7 @@ async fn changed(client: &Client, original: types::JobSpec, sets: &[String]) -> 
     let job = jobfile::resolve(document, sets)?;
     let launch = original.launch.ok_or_else(|| Failure::new(Exit::Failed, "the job names no launch document"))?;
     let launch: LaunchDocument = serde_json::from_slice(&get(client, &launch).await?)?;
-    let facts = launch.env.into_iter().filter(|(name, _)| name.starts_with("FOOTPLATE_")).collect();
-    let documents = Documents::of(&job, facts, launch.origin)?;
+    let documents = Documents::of(&job, launch.origin)?;
     let baseline = original.why.map(|why| why.baseline).unwrap_or_default();
     let refs = Refs { source: original.source, baseline, ..super::super::submit::store(client, &documents).await? };
     Ok(job_spec(&documents.file, refs))

@@ -1,0 +1,66 @@
+//! What the documents tell a stranger to type, typed against a real platform: the quick start and the demo.
+
+use crate::up::{Up, clean};
+use footplate_testkit::repository_root;
+use std::process::Command;
+
+/// The `$` lines of a guide, and the YAML block that it says to save as `job.yaml`.
+fn script(guide: &str) -> (Vec<String>, String) {
+    let lines = guide.lines().filter_map(|line| line.strip_prefix("$ ")).map(str::to_owned).collect();
+    let yaml = guide.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap().to_owned();
+    (lines, yaml)
+}
+
+#[test]
+fn the_quick_start_does_what_it_says() {
+    let guide = std::fs::read_to_string(repository_root().join("docs/guides/quick-start.md")).unwrap();
+    let (lines, yaml) = script(&guide);
+    assert!(lines.len() >= 10, "{lines:?}");
+    let up = Up::start(&[]);
+    std::fs::write(up.work().join("job.yaml"), yaml).unwrap();
+    let mut run = String::new();
+    for line in lines {
+        let line = line.replace("RUN", &run);
+        // The guide's lines are for a shell: quotes and variables in single quotes.
+        let words = shell_words(&line);
+        assert_eq!(words[0], "footplate", "{line}");
+        let args: Vec<&str> = words[1..].iter().map(String::as_str).collect();
+        let out = up.done(&args);
+        if args.contains(&"-q") {
+            run = out.lines().next().unwrap().to_owned();
+        }
+        if args.contains(&"logs") {
+            assert!(out.contains("hello from rank 0 of 2") && out.contains("hello from rank 1 of 2"), "{out}");
+        }
+    }
+}
+
+/// Splits as a shell does where only blanks and single quotes matter.
+fn shell_words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (index, part) in line.split('\'').enumerate() {
+        if index % 2 == 1 {
+            words.push(part.to_owned());
+        } else {
+            words.extend(part.split_whitespace().map(str::to_owned));
+        }
+    }
+    words
+}
+
+#[test]
+fn the_demo_resumes_to_the_same_digest_and_rebuilds_equal() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("demo.json");
+    let mut command = Command::new("python3");
+    clean(&mut command);
+    command.arg(repository_root().join("deploy/demo.py")).env("FOOTPLATE_BINARY", env!("CARGO_BIN_EXE_footplate"));
+    let ended = command.env("FOOTPLATE_DEMO_JSON", &out).env_remove("KEEP").output().unwrap();
+    assert!(ended.status.success(), "{}\n{}", String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+    let result: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(out).unwrap()).unwrap();
+    for key in ["ok", "rebuild_equal", "resumed_equal"] {
+        assert_eq!(result[key], true, "{result}");
+    }
+    assert!(result["first_line_ms"].as_u64().is_some_and(|millis| millis > 0), "{result}");
+    assert!(result["steps"].as_array().is_some_and(|steps| steps.len() >= 5), "{result}");
+}
