@@ -88,6 +88,9 @@ pub async fn an_unchanged_or_renamed_folder_sends_nothing(blobs: &Blobs) {
     fs::rename(folder.path().join("data"), folder.path().join("renamed")).unwrap();
     let renamed = blobs.upload_dir(folder.path(), Existing::Verify).await.unwrap();
     assert_eq!((renamed.sent_files, renamed.manifest == changed.manifest), (0, false));
+    let to = tempdir().unwrap();
+    blobs.download_dir(&renamed.manifest, &to.path().join("back")).await.unwrap();
+    assert_eq!(seen(&to.path().join("back")), seen(folder.path()));
 }
 
 pub async fn a_change_of_one_byte_or_one_bit_of_mode_is_noticed(blobs: &Blobs) {

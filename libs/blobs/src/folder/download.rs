@@ -17,6 +17,9 @@ use tokio::io::AsyncWriteExt;
 /// Files on their way at once.
 const FILES_IN_FLIGHT: usize = 8;
 
+/// Up to this many files are synced one by one; more go with one sync of the whole file system, which also waits for what others write.
+const SYNC_EACH_FILES: usize = 64;
+
 /// The most bytes of a manifest.
 const MAX_MANIFEST_BYTES: u64 = 256 << 20;
 
@@ -33,7 +36,10 @@ impl Blobs {
         let place = Place::of(dest)?;
         let partial = blocking(move || place.claim()).await?;
         match self.fill(manifest, &partial.partial).await {
-            Ok(()) => blocking(move || partial.publish()).await,
+            Ok(()) => {
+                let sync_each = syncs_each(manifest);
+                blocking(move || partial.publish(sync_each)).await
+            }
             Err(error) => {
                 blocking(move || partial.discard()).await?;
                 Err(error)
@@ -44,11 +50,12 @@ impl Blobs {
     /// Writes every entry. After a failure nothing new is begun, and what is under way is waited for, so that the folder can be removed.
     async fn fill(&self, manifest: &Manifest, folder: &Path) -> Result<(), BlobError> {
         let failed = AtomicBool::new(false);
+        let sync = syncs_each(manifest);
         let write = async |entry| {
             if failed.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            let written = self.write_entry(entry, folder).await;
+            let written = self.write_entry(entry, folder, sync).await;
             failed.fetch_or(written.is_err(), Ordering::Relaxed);
             written
         };
@@ -60,7 +67,7 @@ impl Blobs {
         outcome
     }
 
-    async fn write_entry(&self, entry: &ManifestEntry, folder: &Path) -> Result<(), BlobError> {
+    async fn write_entry(&self, entry: &ManifestEntry, folder: &Path, sync: bool) -> Result<(), BlobError> {
         let path = folder.join(entry.path.as_str());
         let parent = if entry.kind == EntryKind::Folder { Some(path.as_path()) } else { path.parent() };
         if let Some(parent) = parent {
@@ -69,11 +76,11 @@ impl Blobs {
         match &entry.kind {
             EntryKind::Folder => Ok(()),
             EntryKind::Link { target } => tokio::fs::symlink(target, &path).await.map_err(|error| BlobError::io(&path, error)),
-            EntryKind::File { digest, mode, .. } => self.write_file(digest, &path, *mode).await,
+            EntryKind::File { digest, mode, .. } => self.write_file(digest, &path, *mode, sync).await,
         }
     }
 
-    async fn write_file(&self, digest: &Digest, path: &Path, mode: u32) -> Result<(), BlobError> {
+    async fn write_file(&self, digest: &Digest, path: &Path, mode: u32, sync: bool) -> Result<(), BlobError> {
         let failed = |error| BlobError::io(path, error);
         let mut content = self.open_verified(digest).await?;
         let mut options = std::fs::OpenOptions::new();
@@ -86,6 +93,9 @@ impl Blobs {
         if mode == PROGRAM {
             // The process's mask may have taken the bits away.
             file.set_permissions(std::fs::Permissions::from_mode(mode)).await.map_err(failed)?;
+        }
+        if sync {
+            file.sync_all().await.map_err(failed)?;
         }
         Ok(())
     }
@@ -157,9 +167,10 @@ impl Place {
 }
 
 impl Claimed {
-    /// Makes all of it durable with one sync of its file system, then gives it its name.
-    fn publish(self) -> Result<(), BlobError> {
-        rustix::fs::syncfs(&self.lock).map_err(|error| BlobError::io(&self.partial, error.into()))?;
+    /// Makes all of it durable, then gives it its name.
+    fn publish(self, files_are_synced: bool) -> Result<(), BlobError> {
+        let synced = if files_are_synced { sync_folders(&self.partial) } else { rustix::fs::syncfs(&self.lock).map_err(io::Error::from) };
+        synced.map_err(|error| BlobError::io(&self.partial, error))?;
         std::fs::rename(&self.partial, &self.dest).map_err(|error| match error.kind() {
             ErrorKind::DirectoryNotEmpty | ErrorKind::NotADirectory => BlobError::Exists { path: self.dest.clone() },
             _ => BlobError::io(&self.dest, error),
@@ -171,6 +182,21 @@ impl Claimed {
     fn discard(self) -> Result<(), BlobError> {
         std::fs::remove_dir_all(&self.partial).map_err(|error| BlobError::io(&self.partial, error))
     }
+}
+
+fn syncs_each(manifest: &Manifest) -> bool {
+    manifest.entries().len() <= SYNC_EACH_FILES
+}
+
+/// Syncs a folder and every folder in it.
+fn sync_folders(folder: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sync_folders(&entry.path())?;
+        }
+    }
+    File::open(folder)?.sync_all()
 }
 
 /// Removes everything in a folder.
