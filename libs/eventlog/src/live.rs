@@ -5,7 +5,7 @@ use crate::mark::Mark;
 use crate::port::StreamName;
 use footplate_es::Evolve;
 use futures::StreamExt;
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
@@ -16,8 +16,8 @@ pub use crate::mark::Behind;
 
 /// Items that are folded under one lock.
 const CHUNK: usize = 256;
-/// Events that were not understood and are remembered by place and reason; more are only counted.
-const NOTED_MAX: usize = 1_000;
+/// Aggregates of which an event that was not understood is remembered; more are only counted.
+const NOTED_MAX: usize = 65_536;
 
 /// A view that follows the ledger. Cheap to clone; one task ([`follow`]) writes it.
 #[derive(Debug)]
@@ -30,7 +30,8 @@ pub struct Live<S> {
 #[derive(Debug, Default)]
 struct Notes {
     counts: Counts,
-    not_understood: VecDeque<NotUnderstood>,
+    /// The first of each aggregate, by subject.
+    not_understood: BTreeMap<String, NotUnderstood>,
 }
 
 /// What a view has met so far.
@@ -86,9 +87,16 @@ impl<S: Evolve> Live<S> {
         self.notes().counts
     }
 
-    /// The events that this build could not understand (the first [`NOTED_MAX`]), in ledger order.
+    /// The events that this build could not understand, the first of each aggregate, in ledger order.
     pub fn not_understood(&self) -> Vec<NotUnderstood> {
-        self.notes().not_understood.iter().cloned().collect()
+        let mut noted: Vec<NotUnderstood> = self.notes().not_understood.values().cloned().collect();
+        noted.sort_by_key(|trouble| trouble.sequence);
+        noted
+    }
+
+    /// One of [`Live::not_understood`] whose subject is wanted.
+    pub fn not_understood_where(&self, wanted: impl Fn(&str) -> bool) -> Option<NotUnderstood> {
+        self.notes().not_understood.iter().find(|(subject, _)| wanted(subject)).map(|(_, trouble)| trouble.clone())
     }
 
     /// Waits until the view stands at `wanted` or later.
@@ -140,7 +148,7 @@ impl<S: Evolve> Live<S> {
         let trouble = panicked.or_else(|| item.not_understood())?;
         tracing::warn!(sequence = trouble.sequence, subject = trouble.subject, reason = trouble.reason, "an event is not understood");
         if notes.not_understood.len() < NOTED_MAX {
-            notes.not_understood.push_back(trouble.clone());
+            notes.not_understood.entry(trouble.subject.clone()).or_insert_with(|| trouble.clone());
         }
         Some(trouble)
     }

@@ -1,6 +1,6 @@
 //! Following a stream.
 
-use super::{SOON, Tested, message, put, take_messages, take_until, texts};
+use super::{SOON, Tested, message, put, read_all, take_messages, take_until, texts};
 use crate::port::{Expect, StreamName, TailItem};
 use futures::StreamExt;
 use tokio::time::timeout;
@@ -94,4 +94,6 @@ pub async fn a_slow_reader_gets_everything(broker: Tested) {
     // 19 MB stand behind a reader that has not read yet: more than one pull may bring.
     let seen = take_messages(&mut tail, 300).await;
     assert_eq!(seen.iter().map(|stored| stored.sequence).collect::<Vec<_>>(), (1..=300).collect::<Vec<u64>>());
+    let paged = read_all(&broker, StreamName::Ledger, "fp.ledger.>", 1_000).await;
+    assert_eq!(paged.len(), 300);
 }

@@ -12,6 +12,8 @@ use tokio_util::sync::CancellationToken;
 const LOOK_EVERY_MAX: Duration = Duration::from_millis(500);
 /// The shortest one.
 const LOOK_EVERY_MIN: Duration = Duration::from_millis(10);
+/// The header that names the holder: instances may be called alike by mistake.
+const HOLDER: &str = "fp-holder";
 /// How long the release of a lease may take at shutdown.
 const RELEASE_WITHIN: Duration = Duration::from_secs(2);
 
@@ -32,12 +34,14 @@ pub(super) struct Lease {
     broker: Arc<dyn Broker>,
     config: LeaseConfig,
     subject: String,
+    holder: String,
 }
 
 impl Lease {
     pub(super) fn new(broker: Arc<dyn Broker>, config: LeaseConfig) -> Self {
         let subject = lease_subject(&config.service);
-        Self { broker, config, subject }
+        let holder = footplate_clock::event_id().to_string();
+        Self { broker, config, subject, holder }
     }
 
     /// Waits for the lease and takes it: free, released, our own, or without a change for its length on our clock. `None` at shutdown.
@@ -114,7 +118,8 @@ impl Lease {
         let lease_ms = u64::try_from(self.config.lease.as_millis()).unwrap_or(u64::MAX);
         let beat = LeaseBeat { service: self.config.service.clone(), instance: self.config.instance.clone(), number, lease_ms, released };
         let payload = serde_json::to_vec(&beat).ok()?.into();
-        let message = Message { subject: self.subject.clone(), headers: Vec::new(), payload };
+        let headers = vec![(HOLDER.to_owned(), self.holder.clone())];
+        let message = Message { subject: self.subject.clone(), headers, payload };
         let sent = Instant::now();
         match self.broker.publish(StreamName::Beats, message, Expect::Subject(expected)).await {
             Ok(sequence) => Some(Held { sequence, number, sent }),
@@ -122,7 +127,7 @@ impl Lease {
             Err(PublishError::Unknown(_) | PublishError::Conflict) => {
                 let last = self.broker.last(StreamName::Beats, &self.subject).await.ok().flatten()?;
                 let found: LeaseBeat = serde_json::from_slice(&last.payload).ok()?;
-                (found == beat && last.sequence > expected).then_some(Held { sequence: last.sequence, number, sent })
+                (self.is_ours(&last) && found == beat && last.sequence > expected).then_some(Held { sequence: last.sequence, number, sent })
             }
             Err(error) => {
                 tracing::debug!(%error, service = %self.config.service, "the lease could not be written");
@@ -131,13 +136,15 @@ impl Lease {
         }
     }
 
+    fn is_ours(&self, stored: &Stored) -> bool {
+        stored.headers.iter().any(|(name, value)| name == HOLDER && *value == self.holder)
+    }
+
     /// Whether somebody else's beat stands on the subject.
     async fn is_taken(&self, held: &Held) -> bool {
         match self.broker.last(StreamName::Beats, &self.subject).await {
             Ok(Some(stored)) if stored.sequence == held.sequence => false,
-            Ok(Some(stored)) => {
-                serde_json::from_slice::<LeaseBeat>(&stored.payload).is_ok_and(|beat| beat.instance != self.config.instance)
-            }
+            Ok(Some(stored)) => !self.is_ours(&stored),
             // A lease that is gone (a wiped stream) is nobody's; it is taken again as a candidate.
             Ok(None) => true,
             Err(_) => false,

@@ -297,11 +297,7 @@ impl<D: Decider> Leader<D> {
 
     /// Refuses to lead over an event of its own aggregates that this build cannot understand (rule 11).
     fn understood(&self) -> Result<(), End> {
-        let counts = self.live.counts();
-        if counts.unknown + counts.poison + counts.panicked == 0 {
-            return Ok(());
-        }
-        let own = self.live.not_understood().into_iter().find(|event| is_owned_by(&event.subject, self.config.service.as_str()));
+        let own = self.live.not_understood_where(|subject| is_owned_by(subject, self.config.service.as_str()));
         own.map_or(Ok(()), |event| Err(End::NotUnderstood(event)))
     }
 
