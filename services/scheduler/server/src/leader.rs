@@ -42,7 +42,7 @@ fn millis(duration: Duration) -> Millis {
 /// One span a decision, inside the trace of what it answers.
 fn tell(decision: &Decision, look: &Look) {
     let event = decision.event.event_type();
-    let span = tracing::info_span!("decide", otel.name = %event, subject = %decision.subject, view = look.view, term = look.term);
+    let span = tracing::info_span!("decide", otel.name = %event, service = "scheduler", subject = %decision.subject, view = look.view, term = look.term);
     if let Some(trace) = decision.cause.as_ref().and_then(|cause| cause.trace.as_ref()) {
         continue_trace(&span, trace.as_str());
     }

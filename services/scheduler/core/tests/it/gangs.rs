@@ -291,3 +291,32 @@ fn a_platform_that_is_shut_down_requeues_its_work() {
     let said = world.settle();
     assert!(said.iter().any(|(_, event)| matches!(event, Event::JobRequeued(fact) if fact.cause == Cause::Drained)), "{said:?}");
 }
+
+#[test]
+fn a_member_that_is_done_frees_its_slot_at_once_for_others_while_its_gang_runs_on() {
+    let mut world = World::new();
+    world.slots("n1", 1);
+    world.slots("n2", 1);
+    let gang = world.running(spec(2, 1));
+    let waiting = world.submit(spec(1, 1));
+    world.settle();
+    assert!(world.is_pending(waiting));
+    world.exits(gang, 0, 0, None);
+    world.settle();
+    assert!(world.is_active(waiting) && world.is_active(gang));
+}
+
+#[test]
+fn the_first_stop_stands_and_only_a_cancel_replaces_it() {
+    let mut world = World::new();
+    world.slots("n1", 1);
+    let run = world.running(spec(1, 1));
+    let stop = |cause| JobStopRequested { attempt: AttemptNumber(1), cause, grace: Millis(1), request: None, message: String::new() };
+    let job = Subject::job(&project(), run);
+    world.record(job.clone(), stop(StopCause::Preempted));
+    world.record(job.clone(), stop(StopCause::Drained));
+    assert_eq!(world.stop_cause(run), Some(StopCause::Preempted));
+    world.record(job.clone(), stop(StopCause::Cancelled));
+    world.record(job, stop(StopCause::TimedOut));
+    assert_eq!(world.stop_cause(run), Some(StopCause::Cancelled));
+}
