@@ -6,7 +6,7 @@
 use crate::port::{Broker, StreamName, TailItem};
 use bytes::Bytes;
 use footplate_events::messages::{Report, Settled, SpoolPosition, settled_subject};
-use footplate_types::{NodeName, SpoolId};
+use footplate_types::{NodeName, SpoolId, Timestamp};
 use futures::StreamExt;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -61,13 +61,49 @@ pub struct Waiting {
     pub report: Report,
     /// The ledger sequence that the folding view must have reached: what the agent answers is in the ledger up to here.
     pub needs_view: u64,
+    /// Its place in REPORTS.
+    place: Place,
+}
+
+/// A place in REPORTS, and when the broker stored what stands there.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    sequence: u64,
+    at: Timestamp,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     waiting: VecDeque<Waiting>,
     refused: u64,
+    /// Places up to which everything is settled, oldest first, a minute apart at least.
+    settled: VecDeque<Place>,
 }
+
+impl Inner {
+    fn note_settled(&mut self, place: Place) {
+        let is_due = self.settled.back().is_none_or(|last| place.at.millis_since(last.at) >= SAMPLE_EVERY_MS);
+        if is_due && self.settled.len() < SAMPLES_MAX {
+            self.settled.push_back(place);
+        }
+    }
+
+    /// The newest place that was settled and is older than what is kept, at `now` of the broker's clock.
+    fn purgeable(&mut self, now: Timestamp) -> Option<Place> {
+        let mut found = None;
+        while let Some(place) = self.settled.pop_front_if(|place| now.millis_since(place.at) >= KEEP_MS) {
+            found = Some(place);
+        }
+        found
+    }
+}
+
+/// How long settled reports stay in the stream: a day.
+const KEEP_MS: u64 = 86_400_000;
+/// The least time between two remembered places.
+const SAMPLE_EVERY_MS: u64 = 60_000;
+/// The most remembered places: two days of them.
+const SAMPLES_MAX: usize = 2_880;
 
 /// The reports to one service that are not folded yet. Bounded: the reader waits when it is full.
 #[derive(Clone, Debug)]
@@ -128,12 +164,15 @@ impl Inbox {
     pub fn forget(&self, count: usize) {
         let mut inner = self.lock();
         let count = count.min(inner.waiting.len());
-        inner.waiting.drain(..count);
+        for place in inner.waiting.drain(..count).map(|waiting| waiting.place).collect::<Vec<_>>() {
+            inner.note_settled(place);
+        }
         drop(inner);
         self.room.add_permits(count);
     }
 
-    /// Reads the service's reports from the stream into the inbox until shut down.
+    /// Reads the service's reports from the stream into the inbox until shut down. What was settled a day ago is purged on the way, so
+    /// that only a leader, whose reports are settled, purges.
     pub async fn fill(self, broker: Arc<dyn Broker>, shutdown: CancellationToken) {
         let mut cursor = SpoolCursor::default();
         let Some(settled) = until_shutdown(&shutdown, read_settled(broker.as_ref(), &self.service)).await else { return };
@@ -141,7 +180,7 @@ impl Inbox {
             cursor.settled(&settled.node, settled.up_to);
         }
         let filter = format!("fp.report.*.{}", self.service);
-        let mut tail = broker.tail(StreamName::Reports, vec![filter], 1);
+        let mut tail = broker.tail(StreamName::Reports, vec![filter.clone()], 1);
         loop {
             let item = tokio::select! {
                 () = shutdown.cancelled() => return,
@@ -158,8 +197,18 @@ impl Inbox {
                 self.lock().refused += 1;
                 continue;
             };
-            if cursor.take(&node, report.at, report.kept_from) != Turn::Next {
-                continue;
+            let place = Place { sequence: message.sequence, at: message.recorded_at };
+            self.purge(broker.as_ref(), &filter, message.recorded_at).await;
+            match cursor.take(&node, report.at, report.kept_from) {
+                Turn::Next => {}
+                Turn::Gap => continue,
+                Turn::Repeated => {
+                    let mut inner = self.lock();
+                    if inner.waiting.is_empty() {
+                        inner.note_settled(place);
+                    }
+                    continue;
+                }
             }
             let Some(needs_view) = until_shutdown(&shutdown, ledger_end(broker.as_ref())).await else { return };
             let permit = tokio::select! {
@@ -168,8 +217,15 @@ impl Inbox {
             };
             let Ok(permit) = permit else { return };
             permit.forget();
-            self.lock().waiting.push_back(Waiting { node, report, needs_view });
+            self.lock().waiting.push_back(Waiting { node, report, needs_view, place });
             self.wake.notify_one();
+        }
+    }
+
+    async fn purge(&self, broker: &dyn Broker, filter: &str, now: Timestamp) {
+        let Some(place) = self.lock().purgeable(now) else { return };
+        if let Err(error) = broker.purge(StreamName::Reports, Some(filter.to_owned()), place.sequence + 1).await {
+            tracing::debug!(%error, filter, "settled reports were not purged now");
         }
     }
 }
@@ -266,6 +322,21 @@ mod tests {
         assert_eq!(cursor.take(&node, at(9), 9), Turn::Next);
         let other = SpoolPosition { spool: SpoolId::from_bytes([2; 16]), offset: 1 };
         assert_eq!(cursor.take(&node, other, 1), Turn::Next);
+    }
+
+    #[test]
+    fn what_was_settled_a_day_ago_may_be_purged_and_nothing_younger() {
+        let mut inner = Inner::default();
+        let place = |sequence, minutes: i64| Place { sequence, at: Timestamp::from_millis(minutes * 60_000) };
+        for minute in 0..3 {
+            inner.note_settled(place(10 + minute as u64, minute));
+        }
+        inner.note_settled(place(99, 2));
+        assert_eq!(inner.settled.len(), 3, "a minute apart at least");
+        let day = 24 * 60;
+        assert!(inner.purgeable(Timestamp::from_millis((day - 1) * 60_000)).is_none());
+        assert_eq!(inner.purgeable(Timestamp::from_millis((day + 1) * 60_000)).map(|place| place.sequence), Some(11));
+        assert!(inner.purgeable(Timestamp::from_millis((day + 1) * 60_000)).is_none());
     }
 
     #[test]

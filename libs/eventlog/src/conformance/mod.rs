@@ -53,6 +53,7 @@ macro_rules! broker_conformance {
             a_tail_of_several_filters_yields_each_message_once,
             overlapping_filters_yield_each_message_once,
             a_position_comes_even_when_nothing_matches,
+            a_position_never_comes_before_what_it_covers,
             a_tail_follows_a_busy_stream_without_gap_or_repeat,
             a_slow_reader_gets_everything,
             an_append_is_told_of_a_conflict_and_a_repeat_is_the_same_event,

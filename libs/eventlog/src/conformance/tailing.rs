@@ -57,6 +57,37 @@ pub async fn a_position_comes_even_when_nothing_matches(broker: Tested) {
     }
 }
 
+/// Rule 10: a position is the end as it was read *before* nothing was seen pending; it never covers what is still to come.
+pub async fn a_position_never_comes_before_what_it_covers(broker: Tested) {
+    const MESSAGES: usize = 1_500;
+    let writing = tokio::spawn({
+        let broker = broker.clone();
+        async move {
+            let publish = |n: usize| {
+                let broker = broker.clone();
+                async move {
+                    broker.nudge(StreamName::Ledger);
+                    let kind = if n.is_multiple_of(2) { "job" } else { "run" };
+                    put(&broker, &format!("fp.ledger.p.{kind}.{n}"), "x").await
+                }
+            };
+            futures::stream::iter(0..MESSAGES).map(publish).buffer_unordered(16).collect::<Vec<_>>().await
+        }
+    });
+    let mut tail = broker.tail(StreamName::Ledger, vec!["fp.ledger.*.job.>".to_owned()], 1);
+    let (mut told, mut seen) = (0, 0);
+    while seen < MESSAGES / 2 {
+        match timeout(SOON, tail.next()).await.unwrap().unwrap() {
+            TailItem::Message(stored) => {
+                assert!(stored.sequence > told, "message {} after position {told}", stored.sequence);
+                seen += 1;
+            }
+            TailItem::Position(position) => told = position,
+        }
+    }
+    writing.await.unwrap();
+}
+
 pub async fn a_tail_follows_a_busy_stream_without_gap_or_repeat(broker: Tested) {
     const WRITERS: usize = 4;
     const EACH: usize = 300;

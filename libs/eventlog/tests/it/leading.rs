@@ -5,8 +5,8 @@ use footplate_es::Decision;
 use footplate_eventlog::memory::MemoryBroker;
 use footplate_eventlog::{Decider, LeadError, LeaseConfig, Ledger, Live, Look, Standing, StreamName, Verdict, follow, lead_watched};
 use footplate_testkit::eventually;
-use futures::FutureExt;
 use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
@@ -72,12 +72,21 @@ pub(crate) struct Instance {
 
 impl Instance {
     pub(crate) fn start(ledger: &Ledger, name: &str, lease: Duration) -> Self {
+        Self::start_with(ledger, name, lease, |ledger, live| follow(ledger, Vec::new(), live, CancellationToken::new()))
+    }
+
+    fn start_with<F: Future<Output = ()> + Send + 'static>(
+        ledger: &Ledger,
+        name: &str,
+        lease: Duration,
+        following: impl FnOnce(Ledger, Live<Seen>) -> F,
+    ) -> Self {
         let (orders, receiver) = mpsc::unbounded_channel();
         let wake = Arc::new(Notify::new());
         let live = Live::new(Seen::default(), 0);
         let record = Record::default();
         let shutdown = CancellationToken::new();
-        tokio::spawn(follow(ledger.clone(), Vec::new(), live.clone(), shutdown.clone()));
+        tokio::spawn(following(ledger.clone(), live.clone()));
         let config = LeaseConfig { service: inventory(), instance: name.to_owned(), lease };
         let decider = Told { orders: receiver, open: Vec::new(), record: record.clone() };
         let (sender, standing) = watch::channel(Standing::Candidate);
@@ -233,6 +242,43 @@ async fn a_leader_acts_only_upon_what_is_folded() {
     let state_ids: std::collections::BTreeSet<_> = one.live.read().events.iter().map(|(_, id, _)| *id).collect();
     assert_eq!(state_ids.len(), 10, "nothing was decided twice");
     one.stop().await.unwrap();
+}
+
+/// Rule 10: however often it is woken, a leader does not look again before its view holds what it appended.
+#[tokio::test]
+async fn a_leader_whose_view_lags_decides_nothing_twice() {
+    let (_broker, ledger) = ledger();
+    let (gate, open) = watch::channel(true);
+    let one = Instance::start_with(&ledger, "one", LEASE, |ledger, live| follow_through(ledger, live, open));
+    one.leads().await;
+    gate.send_replace(false);
+    one.tell(vec![health("n1", "once", None)]);
+    let appended = || async { (ledger.end().await == Ok(2)).then_some(()) };
+    eventually(SOON, "the event is appended", appended).await;
+    let before = (one.record.decided_at.lock().unwrap().len(), one.record.acts.lock().unwrap().len());
+    for _ in 0..50 {
+        one.wake.notify_one();
+        tokio::task::yield_now().await;
+    }
+    let after = (one.record.decided_at.lock().unwrap().len(), one.record.acts.lock().unwrap().len());
+    assert_eq!(after, before);
+    gate.send_replace(true);
+    one.sees("once").await;
+    one.tell(vec![health("n1", "after", None)]);
+    one.sees("after").await;
+    assert_eq!(one.live.read().texts(), ["once", "after"]);
+    one.stop().await.unwrap();
+}
+
+/// Follows the ledger while a gate is open.
+async fn follow_through(ledger: Ledger, live: Live<Seen>, mut open: watch::Receiver<bool>) {
+    let mut items = ledger.tail(Vec::new(), 1);
+    while let Some(item) = items.next().await {
+        if open.wait_for(|open| *open).await.is_err() {
+            return;
+        }
+        live.fold(&item);
+    }
 }
 
 /// Rule 11: an owner that meets what it cannot understand among its own aggregates does not lead.
