@@ -2,7 +2,7 @@
 
 use footplate_api::{
     types::{DocumentRef, Outcome, Run, RunState},
-    v1::{self, blob_service_server, event_service_server, job_service_server, log_service_server, run_service_server},
+    v1::{self, attempt_service_server, blob_service_server, event_service_server, job_service_server, log_service_server, run_service_server},
 };
 use footplate_types::Digest;
 use std::{
@@ -62,6 +62,7 @@ impl Platform {
                 .add_service(blob_service_server::BlobServiceServer::new(services.clone()).max_decoding_message_size(8 << 20))
                 .add_service(job_service_server::JobServiceServer::new(services.clone()))
                 .add_service(run_service_server::RunServiceServer::new(services.clone()))
+                .add_service(attempt_service_server::AttemptServiceServer::new(services.clone()))
                 .add_service(event_service_server::EventServiceServer::new(services.clone()))
                 .add_service(log_service_server::LogServiceServer::new(services))
                 .serve_with_incoming(tokio_stream::wrappers::TcpListenerStream::new(listener)),
@@ -304,6 +305,13 @@ impl run_service_server::RunService for Services {
 
     async fn get_lineage(&self, _: Request<v1::GetLineageRequest>) -> Answer<v1::GetLineageResponse> {
         not_here()
+    }
+}
+
+#[tonic::async_trait]
+impl attempt_service_server::AttemptService for Services {
+    async fn list_attempts(&self, _: Request<v1::ListAttemptsRequest>) -> Answer<v1::ListAttemptsResponse> {
+        Ok(Response::new(v1::ListAttemptsResponse::default()))
     }
 }
 

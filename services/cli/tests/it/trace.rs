@@ -27,16 +27,16 @@ async fn one_submit_is_one_trace_through_every_service() {
         events.iter().map(|event| event["traceparent"].as_str().and_then(|parent| parent.get(3..35)).unwrap_or("none")).collect();
     assert_eq!(traces.len(), 1, "{events:#?}");
     let trace = traces.first().unwrap().to_string();
-    let services = footplate_testkit::eventually(Duration::from_secs(60), "spans of every service in the trace", || async {
-        let spans = collector.spans();
-        let services: BTreeSet<String> = spans
-            .iter()
-            .filter(|span| span.trace_id == trace)
-            .filter_map(|span| span.attributes.iter().find(|(key, _)| key == "service").map(|(_, service)| service.clone()))
-            .collect();
-        ["scheduler", "executor", "tracker"].iter().all(|service| services.contains(*service)).then_some(services)
+    let in_trace = || collector.spans().into_iter().filter(|span| span.trace_id == trace).collect::<Vec<_>>();
+    let attribute = |span: &footplate_testkit::SeenSpan, name: &str| {
+        span.attributes.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone())
+    };
+    let found = footplate_testkit::try_eventually(Duration::from_secs(60), "spans of every service in the trace", || async {
+        let services: BTreeSet<String> = in_trace().iter().filter_map(|span| attribute(span, "service")).collect();
+        ["scheduler", "executor", "agent", "tracker"].iter().all(|service| services.contains(*service)).then_some(())
     })
     .await;
-    assert!(services.len() >= 3, "{services:?}");
+    let seen: Vec<_> = in_trace().iter().map(|span| (span.name.clone(), attribute(span, "service"))).collect();
+    assert!(found.is_ok(), "{} spans, in the trace: {seen:?}", collector.spans().len());
     drop(up);
 }

@@ -10,6 +10,7 @@ use footplate_eventlog::{Broker, Decider, Expect, Live, Look, Message, PublishEr
 use footplate_events::Subject;
 use footplate_events::messages::{BeatMessage, Fence, ReportBody, beat_subject};
 use footplate_executor_core::{Executor, Reported, due_fences, fold_reports, losses};
+use footplate_service::continue_trace;
 use footplate_types::{Epoch, NodeName};
 use futures::future::BoxFuture;
 use std::sync::Arc;
@@ -82,6 +83,16 @@ impl Lead {
     }
 }
 
+/// One span a decision, inside the trace of what it answers.
+fn tell(decision: &Decision, look: &Look) {
+    let event = decision.event.event_type();
+    let span = tracing::info_span!("decide", otel.name = %event, service = "executor", subject = %decision.subject, view = look.view);
+    if let Some(trace) = decision.cause.as_ref().and_then(|cause| cause.trace.as_ref()) {
+        continue_trace(&span, trace.as_str());
+    }
+    span.in_scope(|| tracing::debug!(subject = %decision.subject, %event, "decided"));
+}
+
 impl Decider for Lead {
     type State = Executor;
 
@@ -101,6 +112,7 @@ impl Decider for Lead {
             decisions.truncate(BATCH_MAX);
             self.taken = 0;
         }
+        decisions.iter().for_each(|decision| tell(decision, look));
         let (due, wait) = due_fences(state, &self.watch.lock(), self.clock.elapsed(), self.margin);
         let again = self.inbox.len() > self.taken || !due.is_empty();
         let wake_in = if again { Some(Duration::from_millis(20)) } else { wait };

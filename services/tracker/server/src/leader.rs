@@ -25,6 +25,9 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
+/// The pause between two looks at runs that wait for their seal or their config.
+const LOOK_AT_OPEN_EVERY: Duration = Duration::from_millis(50);
+
 /// The longest pause between two looks for work.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
@@ -96,7 +99,6 @@ impl Work {
         let mut reports = reports::Reports::begin(self, inbox, stint).await;
         let mut seals = seals::Seals::default();
         let mut position = self.writer.view().live().changes();
-        let mut stored = self.reads.consumer().stored();
         while leads(standing) && !stint.is_cancelled() {
             let more = reports.fold(self).await;
             let opened = self.writer.view().live().read().open();
@@ -110,8 +112,7 @@ impl Work {
                 () = stint.cancelled() => {}
                 () = wake.notified() => {}
                 _ = position.changed() => {}
-                _ = stored.changed(), if !opened.is_empty() => {}
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = tokio::time::sleep(if opened.is_empty() { LOOK_EVERY } else { LOOK_AT_OPEN_EVERY }) => {}
             }
         }
     }

@@ -29,19 +29,23 @@ use footplate_clock::SharedClock;
 use footplate_eventlog::leader::{Standing, lead_watched};
 use footplate_eventlog::{LeaseConfig, Ledger, LedgerItem, Live, ReadError};
 use footplate_series::{SeriesError, SeriesStore, embedded::Embedded};
-use footplate_service::Context;
+use footplate_service::{Context, Latch};
 use footplate_tracker_core::SealPolicy;
 use footplate_types::ServiceName;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
 
 pub use crate::metrics::ConsumerConfig;
 pub use crate::view::{FileError, SCHEMA};
 
 /// The largest message that the doors for bytes take.
 const MESSAGE_BYTES_MAX: usize = 8 << 20;
+
+/// The wait between two tries to reach the ledger's end at the start.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// How the tracker runs.
 #[derive(Clone, Debug)]
@@ -174,6 +178,7 @@ pub async fn start(
 
     context.supervisor.spawn_infallible("tracker view", view::follow(view.clone(), figures.clone(), token.clone()));
     context.supervisor.spawn_infallible("tracker metrics", consuming);
+    context.supervisor.spawn_infallible("tracker start", caught_up(view.clone(), context.readiness.latch("tracker view"), token.clone()));
     let lease = LeaseConfig {
         service: ServiceName::parse("tracker").expect("a literal that is valid"),
         instance: config.instance.clone(),
@@ -181,7 +186,12 @@ pub async fn start(
     };
     let (standing, stands) = watch::channel(Standing::Candidate);
     let leading = lead_watched(ledger.clone(), lease, live.clone(), Leading, Arc::new(Notify::new()), standing, token.clone());
-    context.supervisor.spawn("tracker lease", leading);
+    // Without a leader nothing is sealed, yet reads and other writes go on: it is told, and does not end the service.
+    context.supervisor.spawn_infallible("tracker lease", async move {
+        if let Err(error) = leading.await {
+            tracing::error!(%error, "this instance does not lead the tracker: no report is folded and no run sealed by it");
+        }
+    });
     let work = Work {
         writer: writer.clone(),
         broker: ledger.broker().clone(),
@@ -204,6 +214,21 @@ pub async fn start(
         live,
         stored: consumer.stored(),
     })
+}
+
+/// Ready when the view has read the ledger that was there at the start.
+async fn caught_up(view: View, latch: Latch, shutdown: CancellationToken) {
+    let reading = async {
+        while let Err(refusal) = view.catch_up().await {
+            latch.pending(refusal.message);
+            tokio::time::sleep(ASK_AGAIN).await;
+        }
+        latch.ready();
+    };
+    tokio::select! {
+        () = shutdown.cancelled() => {}
+        () = reading => {}
+    }
 }
 
 /// The view's file with what it holds. A file of another ledger, or one that cannot be read, is begun anew.

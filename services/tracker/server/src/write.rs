@@ -79,6 +79,17 @@ impl Writer {
         &self.view
     }
 
+    /// An aggregate with an event that this build cannot read is told as such.
+    fn not_appended(&self, subject: &Subject, error: AppendError) -> Refusal {
+        match self.view.ledger().closed(&subject.to_string()) {
+            Some(event) => {
+                let message = format!("event {} of {subject} cannot be read by this build: {}", event.sequence, event.reason);
+                Refusal::new(&reason::UNREADABLE_HISTORY, message)
+            }
+            None => append_failed(error),
+        }
+    }
+
     fn envelope(&self, subject: Subject, event: Event, author: &Author, chain: Option<EventId>) -> Envelope {
         let correlation = author.cause.as_ref().map(|cause| cause.correlation).or(chain).unwrap_or(author.id);
         Envelope {
@@ -137,7 +148,7 @@ impl Writer {
                     self.figures.conflicts.inc();
                     self.view.catch_up().await?;
                 }
-                Err(error) => return Err(append_failed(error)),
+                Err(error) => return Err(self.not_appended(&subject, error)),
             }
         }
         let message = format!("run {run} was changed by others {TRIES} times in a row");
@@ -178,7 +189,7 @@ impl Writer {
                     self.figures.conflicts.inc();
                     self.view.catch_up().await?;
                 }
-                Err(error) => return Err(append_failed(error)),
+                Err(error) => return Err(self.not_appended(&subject, error)),
             }
         }
         Err(Refusal::new(&reason::CHANGED_MEANWHILE, format!("experiment {id} was changed by others {TRIES} times in a row")))

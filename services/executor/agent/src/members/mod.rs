@@ -28,6 +28,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 /// Every member that this node holds.
 pub(crate) struct Members {
@@ -85,6 +86,15 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn started_of(started: &Started) -> Vec<WorkerStarted> {
     let one = |worker: &crate::shim::StartedWorker| WorkerStarted { rank: Rank(worker.rank), pid: worker.process.pid.unsigned_abs() };
     started.workers.iter().map(one).collect()
+}
+
+/// The span of what is done for a member, inside the trace of its submit.
+fn span(what: &'static str, key: MemberKey, task: &Task) -> tracing::Span {
+    let span = tracing::info_span!("member", otel.name = what, service = "agent", member = %key);
+    if let Some(trace) = &task.traceparent {
+        footplate_service::continue_trace(&span, trace);
+    }
+    span
 }
 
 /// How many processes the shim starts, and the local number of each.
@@ -289,7 +299,7 @@ impl Hands for Members {
         task: &'a Task,
         cancel: CancellationToken,
     ) -> BoxFuture<'a, Result<Option<Rendezvous>, String>> {
-        Box::pin(self.prepare_member(key, task, cancel))
+        Box::pin(self.prepare_member(key, task, cancel).instrument(span("prepare", key, task)))
     }
 
     fn launch<'a>(
@@ -299,7 +309,7 @@ impl Hands for Members {
         rendezvous: &'a Rendezvous,
         peers: &'a [String],
     ) -> BoxFuture<'a, Result<Vec<WorkerStarted>, String>> {
-        Box::pin(self.launch_member(key, task, rendezvous, peers))
+        Box::pin(self.launch_member(key, task, rendezvous, peers).instrument(span("launch", key, task)))
     }
 
     fn ended(&self, key: MemberKey) -> BoxFuture<'_, ()> {

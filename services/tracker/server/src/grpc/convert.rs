@@ -182,10 +182,24 @@ pub(super) fn params_in(params: &BTreeMap<String, String>) -> Result<BTreeMap<Pa
         let field = format!("params.{key}");
         let name = ParamKey::parse(key).map_err(|invalid| invalid.of(&field))?;
         let allowed = "JSON text: a number, \"a text\" in quotes, true, null, a list or an object";
-        let value: ParamValue = serde_json::from_str(json).map_err(|_| Invalid::new(&field, json, allowed))?;
+        let value: serde_json::Value = serde_json::from_str(json).map_err(|_| Invalid::new(&field, json, allowed))?;
+        check_numbers(&field, &value)?;
+        let value: ParamValue = serde_json::from_value(value).map_err(|_| Invalid::new(&field, json, allowed))?;
         Ok((name, value))
     };
     params.iter().map(read).collect()
+}
+
+/// A whole number is stored exactly or refused.
+fn check_numbers(field: &str, value: &serde_json::Value) -> Result<(), Invalid> {
+    match value {
+        serde_json::Value::Number(number) if number.is_u64() && number.as_i64().is_none() => {
+            Err(Invalid::new(field, number, "whole numbers from -2^63 to 2^63-1; write a larger one as text"))
+        }
+        serde_json::Value::Array(values) => values.iter().try_for_each(|value| check_numbers(field, value)),
+        serde_json::Value::Object(values) => values.values().try_for_each(|value| check_numbers(field, value)),
+        serde_json::Value::Number(_) | serde_json::Value::Null | serde_json::Value::Bool(_) | serde_json::Value::String(_) => Ok(()),
+    }
 }
 
 pub(super) fn tags_in(tags: &BTreeMap<String, String>) -> Result<BTreeMap<ParamKey, String>, Invalid> {

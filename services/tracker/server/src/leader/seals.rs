@@ -4,6 +4,7 @@ use super::Work;
 use crate::write::Author;
 use footplate_events::{Event, Subject};
 use footplate_series::SourceState;
+use footplate_service::continue_trace;
 use footplate_tracker_core::{LatestFigure, Run, Sealing, SessionStored, Stored, decide_seal};
 use footplate_types::{NodeName, RunId, SpoolId};
 use std::collections::BTreeMap;
@@ -73,7 +74,12 @@ async fn seal(work: &Work, run: &Run, settled: &BTreeMap<(NodeName, SpoolId), u6
         Ok(sequence) if decided.load(Ordering::Relaxed) => {
             let counter = if fact.complete { &work.figures.sealed_complete } else { &work.figures.sealed_incomplete };
             counter.inc();
-            tracing::info!(run = %run.id, complete = fact.complete, points = fact.points, sequence, "sealed");
+            let cause = chain.cause(ended.event);
+            let span = tracing::info_span!("seal", otel.name = "footplate.run.sealed.v1", service = "tracker", run = %run.id);
+            if let Some(trace) = &cause.trace {
+                continue_trace(&span, trace.as_str());
+            }
+            span.in_scope(|| tracing::info!(complete = fact.complete, points = fact.points, sequence, "sealed"));
             if let Err(refusal) = work.writer.view().at_least(sequence).await {
                 tracing::debug!(%refusal, "the seal is not seen yet");
             }

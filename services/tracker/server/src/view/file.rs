@@ -2,7 +2,7 @@
 
 use super::{Row, State, Table};
 use footplate_events::messages::{Settled, SpoolPosition};
-use footplate_types::{NodeName, SpoolId};
+use footplate_types::{Digest, NodeName, SpoolId};
 use rusqlite::{Connection, OpenFlags, Transaction, params};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -91,7 +91,7 @@ impl File {
         connection.execute_batch(TABLES)?;
         let file = Self { path: path.to_owned(), connection: Mutex::new(connection) };
         let known = file.meta("schema")?;
-        if known.as_deref() != Some(SCHEMA.to_string().as_str()) {
+        if known.as_deref() != Some(schema().as_str()) {
             file.clear()?;
         }
         Ok(file)
@@ -135,7 +135,7 @@ impl File {
         for table in Table::ALL {
             transaction.execute(&format!("DELETE FROM {}", table.as_str()), [])?;
         }
-        set_meta(&transaction, "schema", &SCHEMA.to_string())?;
+        set_meta(&transaction, "schema", &schema())?;
         set_meta(&transaction, "position", "0")?;
         set_meta(&transaction, "last_event", "")?;
         transaction.commit()
@@ -146,7 +146,8 @@ impl File {
         self.told(self.clear())
     }
 
-    /// Makes the next start build the file again; for when a write was lost. What cannot be written even so is told.
+    /// Makes the next start build the file again: a write was lost, or an event was not understood and must be met again by whoever would
+    /// write on. What cannot be written even so is told.
     pub(crate) fn forget(&self) {
         let forgotten = self.lock().execute("UPDATE meta SET value = '0' WHERE key = 'schema'", []);
         if let Err(error) = forgotten {
@@ -229,6 +230,13 @@ impl File {
         };
         self.told(read())
     }
+}
+
+/// What the rows stand for: their shape, and every type of event that this build folds. A build that knows another type builds anew, so
+/// that what its predecessor had to skip is in the rows.
+fn schema() -> String {
+    let types: Vec<String> = footplate_events::known_types().iter().map(ToString::to_string).collect();
+    format!("{SCHEMA} {}", Digest::of(types.join(" ").as_bytes()))
 }
 
 fn set_meta(transaction: &Transaction<'_>, key: &str, value: &str) -> Result<(), rusqlite::Error> {

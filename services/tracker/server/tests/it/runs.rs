@@ -91,6 +91,8 @@ async fn params_keep_their_types_and_the_old_value_beside_the_new() {
     assert_eq!((shown["f"].json.as_str(), shown["f"].earlier.len()), ("3.0", 0));
     assert_eq!((shown["name"].json.as_str(), shown["none"].json.as_str()), ("\"010\"", "null"));
     assert_eq!(shown["opt"].json, "{\"lr\":0.1}");
+    let large = client.once(client.runs().log_params(log(&[("large", "[18446744073709551615]")]))).await.unwrap_err();
+    assert_eq!(large.field.as_deref(), Some("params.large"));
     let refused = client.once(client.runs().log_params(log(&[("ok", "1"), ("bad", "yes no")]))).await.unwrap_err();
     assert_eq!((refused.reason.as_str(), refused.field.as_deref()), ("INVALID_FIELD", Some("params.bad")));
     assert!(!world.get(&run).await.params.contains_key("ok"), "nothing of a refused request is written");
@@ -241,4 +243,28 @@ async fn a_second_tracker_on_one_folder_is_refused() {
     let world = World::new().await;
     let refused = open_series(&world.folder.path().join("series")).await.err().unwrap();
     assert!(refused.to_string().contains("in use"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_run_with_an_event_that_this_build_cannot_read_takes_no_write_and_others_do_also_after_a_restart() {
+    let mut world = World::new().await;
+    let (odd, plain) = (world.create("odd").await, world.create("plain").await);
+    let subject = Subject::run(&project(), RunId::parse(&odd).unwrap()).to_string();
+    let headers = vec![("ce-type".to_owned(), "footplate.run.teleported.v9".to_owned())];
+    let message = footplate_eventlog::Message { subject, headers, payload: "{}".into() };
+    let at = world.broker.publish(footplate_eventlog::StreamName::Ledger, message, footplate_eventlog::Expect::Any).await.unwrap();
+    for _ in 0..2 {
+        let log = |run: &str| v1::LogParamsRequest {
+            project: PROJECT.into(),
+            run_id: run.into(),
+            params: [("lr".to_owned(), "1".to_owned())].into(),
+            ..Default::default()
+        };
+        assert_eq!(world.get(&odd).await.name, "odd", "it is still shown");
+        let refused = world.client().once(world.client().runs().log_params(log(&odd))).await.unwrap_err();
+        assert_eq!(refused.reason, "UNREADABLE_HISTORY");
+        assert!(refused.message.contains(&at.to_string()), "{refused:?}");
+        world.client().once(world.client().runs().log_params(log(&plain))).await.unwrap();
+        world.restart().await;
+    }
 }
