@@ -7,6 +7,7 @@ mod guide;
 mod help;
 mod jobfile;
 mod platform;
+mod stops;
 mod submit;
 mod trace;
 mod up;

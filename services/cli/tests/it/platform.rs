@@ -2,7 +2,9 @@
 
 use footplate_api::{
     types::{DocumentRef, Outcome, Run, RunState},
-    v1::{self, attempt_service_server, blob_service_server, event_service_server, job_service_server, log_service_server, run_service_server},
+    v1::{
+        self, attempt_service_server, blob_service_server, event_service_server, job_service_server, log_service_server, run_service_server,
+    },
 };
 use footplate_types::Digest;
 use std::{
