@@ -3,7 +3,7 @@
 use crate::{
     call,
     capture::{self, Plan, Snapshot},
-    context::{Context, find_run_id},
+    context::{Context, find_run_id, seen},
     jobfile::{self, Problem, Problems, Resolved},
     output::{Exit, tell},
     scrub,
@@ -138,6 +138,7 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         ..v1::SubmitJobRequest::default()
     };
     let answer = call!(client, jobs.submit_job(message))?;
+    seen(&client, &answer.run_id, answer.sequence).await;
     progress.clear();
     if !answer.remark.is_empty() {
         tell(format!("note: {}", answer.remark));

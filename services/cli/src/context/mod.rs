@@ -7,13 +7,17 @@ pub use file::{ContextFile, NamedContext, default_path};
 
 use crate::{
     args::GlobalArgs,
-    output::{Failure, Format, Output, Progress},
+    output::{Failure, Format, Output, Progress, tell},
 };
 use footplate_api::{Client, Target, client::DEFAULT_ADDRESS, types, v1};
 use footplate_types::{ProjectName, RunId};
+use std::time::Duration;
 
 /// The project used when none is given.
 pub const PROJECT_DEFAULT: &str = "default";
+
+/// How long a view may take to show what was written.
+pub const SEEN: Duration = Duration::from_secs(5);
 
 /// Calls a method that may be repeated (a read, or a write with a request id): `call!(client, runs.get_run(message))`, with a deadline of
 /// its own where the usual one does not fit: `call!(client, within LONG, runs.wait_run(message))`.
@@ -128,6 +132,15 @@ pub async fn find_run_id(client: &Client, named: &str) -> anyhow::Result<String>
         return Ok(bare);
     }
     find_run(client, named).await.map(|run| run.run_id)
+}
+
+/// Waits until the view of runs shows what was just written, so that whoever asks next sees it. A view that is away or late is told, since the
+/// write stands.
+pub async fn seen(client: &Client, run_id: &str, sequence: u64) {
+    let asked = v1::GetRunRequest { project: client.project().to_owned(), run_id: run_id.to_owned(), at_least: sequence };
+    if let Err(error) = call!(client, within SEEN, runs.get_run(asked)) {
+        tell(format!("note: it is written, and will be shown a little later ({error})"));
+    }
 }
 
 fn bare_id(named: &str) -> Result<String, Failure> {

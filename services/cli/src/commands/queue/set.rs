@@ -2,8 +2,8 @@
 
 use crate::{
     call,
-    context::Context,
-    output::{Exit, Failure},
+    context::{Context, SEEN},
+    output::{Exit, Failure, tell},
 };
 use footplate_api::v1;
 use footplate_types::QueueName;
@@ -75,6 +75,11 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         }
     }
     let answer = call!(client, queues.set_queue(message))?;
+    // Whoever lists next sees it.
+    let seen = v1::ListQueuesRequest { at_least: answer.sequence };
+    if let Err(error) = call!(client, within SEEN, queues.list_queues(seen)) {
+        tell(format!("note: it is written, and will be shown a little later ({error})"));
+    }
     ctx.output.one(&name, &serde_json::json!({"name": name, "sequence": answer.sequence}), &format!("{name} set\n"))?;
     Ok(Exit::Done)
 }

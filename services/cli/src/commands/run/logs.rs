@@ -2,16 +2,19 @@
 //! made by `>` equals what the program printed.
 
 use crate::{
+    call,
     context::{Context, find_run},
     output::{Exit, print_bytes, tell},
     view,
     waiting::{Wait, wait},
 };
-use footplate_api::{types::Run, v1};
-use std::{collections::BTreeMap, io::Write as _};
+use footplate_api::{ApiError, Client, types::Run, v1};
+use std::{collections::BTreeMap, io::Write as _, time::Duration};
 
-/// How often a followed stream that broke is opened again without a byte having come.
-const REOPENED_MAX: u32 = 5;
+/// How often in a row a followed stream may break without a byte having come.
+const BROKEN_MAX: u32 = 5;
+/// The pause before it is opened again.
+const REOPEN_AFTER: Duration = Duration::from_secs(1);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -63,26 +66,24 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         follow: args.follow,
         tail_bytes: args.tail,
     };
-    let mut reopened = 0;
+    if found.has_job {
+        // The logs are another service's: let it have read of the run what was just read of it here.
+        let asked =
+            v1::ListAttemptsRequest { project: client.project().to_owned(), run_id: found.run_id.clone(), at_least: found.sequence };
+        call!(client, attempts.list_attempts(asked))?;
+    }
+    let mut broken = 0;
     loop {
         let before = printer.bytes;
-        let mut stream = client.once(client.logs().read_logs(request.clone())).await?;
-        let ended = loop {
-            match stream.message().await {
-                Ok(Some(piece)) => printer.take(&client, &piece, &args).await?,
-                Ok(None) => break Ok(()),
-                Err(status) => break Err(status),
-            }
-        };
-        match ended {
+        match read(&client, &request, &mut printer, &args).await? {
             Ok(()) => break,
             // What was printed is skipped when the stream is opened again: each piece says where it stands in its log.
-            Err(status) if args.follow && reopened < REOPENED_MAX => {
-                reopened = if printer.bytes > before { 0 } else { reopened + 1 };
-                tell(format!("the log stream broke ({}); opening it again", status.message()));
-                tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            Err(error) if args.follow && broken < BROKEN_MAX && error.is_worth_another_try() => {
+                broken = if printer.bytes > before { 1 } else { broken + 1 };
+                tell(format!("the log stream broke ({error}); opening it again"));
+                tokio::time::sleep(REOPEN_AFTER).await;
             }
-            Err(status) => return Err(footplate_api::ApiError::from_status(&status, &ctx.addr).into()),
+            Err(error) => return Err(error.into()),
         }
     }
     printer.finish()?;
@@ -91,6 +92,21 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
     }
     let ended = wait(&ctx, &client, &found.run_id, Wait { ended_is_enough: true, timeout: None }).await?;
     Ok(view::exit_of(&ended))
+}
+
+/// Reads one stream to its end; the inner error is a stream that could not be opened or broke.
+async fn read(client: &Client, request: &v1::ReadLogsRequest, printer: &mut Printer, args: &Args) -> anyhow::Result<Result<(), ApiError>> {
+    let mut stream = match client.once(client.logs().read_logs(request.clone())).await {
+        Ok(stream) => stream,
+        Err(error) => return Ok(Err(error)),
+    };
+    loop {
+        match stream.message().await {
+            Ok(Some(piece)) => printer.take(client, &piece, args).await?,
+            Ok(None) => return Ok(Ok(())),
+            Err(status) => return Ok(Err(ApiError::from_status(&status, &client.target().address))),
+        }
+    }
 }
 
 fn workers(run: &Run) -> u32 {
@@ -109,7 +125,7 @@ struct Printer {
 }
 
 impl Printer {
-    async fn take(&mut self, client: &footplate_api::Client, piece: &v1::ReadLogsResponse, args: &Args) -> anyhow::Result<()> {
+    async fn take(&mut self, client: &Client, piece: &v1::ReadLogsResponse, args: &Args) -> anyhow::Result<()> {
         if !piece.remark.is_empty() {
             tell(&piece.remark);
         }

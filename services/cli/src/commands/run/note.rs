@@ -2,7 +2,7 @@
 
 use crate::{
     call,
-    context::{Context, find_run_id},
+    context::{Context, find_run_id, seen},
     output::{Exit, Failure},
 };
 use footplate_api::v1;
@@ -49,6 +49,7 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         request_id: footplate_clock::request_id().to_string(),
     };
     let answer = call!(client, runs.note_run(message))?;
+    seen(&client, &run_id, answer.sequence).await;
     ctx.output.one(&run_id, &serde_json::json!({"runId": run_id, "sequence": answer.sequence}), &format!("{run_id} noted\n"))?;
     Ok(Exit::Done)
 }

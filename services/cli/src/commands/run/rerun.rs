@@ -2,7 +2,7 @@
 
 use crate::{
     call,
-    context::{Context, find_run},
+    context::{Context, find_run, seen},
     jobfile,
     output::{Exit, Failure},
     submission::{Documents, Refs, get, job_spec},
@@ -64,6 +64,7 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         ..v1::SubmitJobRequest::default()
     };
     let answer = call!(client, jobs.submit_job(message))?;
+    seen(&client, &answer.run_id, answer.sequence).await;
     let data = serde_json::json!({"runId": answer.run_id, "sequence": answer.sequence, "rerunOf": found.run_id});
     ctx.output.one(&answer.run_id, &data, &format!("{} submitted: {} again\n", answer.run_id, found.run_id))?;
     if !args.wait {

@@ -2,7 +2,7 @@
 
 use crate::{
     call,
-    context::{Context, find_run_id},
+    context::{Context, find_run_id, seen},
     output::{Exit, Failure},
 };
 use footplate_api::v1;
@@ -36,6 +36,7 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
     let request_id = footplate_clock::request_id().to_string();
     let message = v1::SetTagsRequest { project: client.project().to_owned(), run_id: run_id.clone(), set, removed, request_id };
     let answer = call!(client, runs.set_tags(message))?;
+    seen(&client, &run_id, answer.sequence).await;
     ctx.output.one(&run_id, &serde_json::json!({"runId": run_id, "sequence": answer.sequence}), &format!("{run_id} tagged\n"))?;
     Ok(Exit::Done)
 }
