@@ -7,6 +7,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod beats;
 mod commit;
 #[cfg(feature = "conformance")]
 pub mod conformance;

@@ -163,7 +163,7 @@ events! {
     JobPlaced = Job, "placed", 1, read by "scheduler, executor, tracker";
     JobLaunched = Job, "launched", 1, read by "scheduler, executor, tracker";
     JobStopRequested = Job, "stop-requested", 1, read by "scheduler, executor, tracker";
-    JobRequeued = Job, "requeued", 1, read by "scheduler, tracker";
+    JobRequeued = Job, "requeued", 1, read by "scheduler, executor, tracker";
     JobEnded = Job, "ended", 1, read by "scheduler, executor, tracker";
 
     JobCancelRequested = JobRequest, "cancel-requested", 1, read by "scheduler";

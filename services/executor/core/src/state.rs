@@ -1,7 +1,9 @@
 //! The executor's view: every attempt with its members, and the generation of every node. A pure fold of the ledger.
 
 use footplate_es::{Cause, Evolve, Project};
-use footplate_events::facts::{AttemptCheckpointed, AttemptLogsArchived, JobPlaced, MemberExited, MemberLost, Rendezvous};
+use footplate_events::facts::{
+    AttemptCheckpointed, AttemptLogsArchived, Cause as JobCause, JobPlaced, MemberExited, MemberLost, Rendezvous,
+};
 use footplate_events::{Event, Recorded};
 use footplate_types::{AttemptId, Epoch, MemberIndex, NodeName, ProjectName, Rank, RequestId, RunId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -188,6 +190,15 @@ impl Executor {
         self.attempts.insert(id, attempt);
     }
 
+    /// A void placement claimed nothing and was never told to any node: there is nothing of it to be lost or archived.
+    fn void(&mut self, id: AttemptId) {
+        let Some(attempt) = self.attempts.remove(&id) else { return };
+        for (index, member) in attempt.members {
+            self.release(id, index, &member.node);
+            self.unarchived.remove(&(id, index));
+        }
+    }
+
     fn release(&mut self, id: AttemptId, index: MemberIndex, node: &NodeName) {
         if let Some(held) = self.unreleased.get_mut(node) {
             held.remove(&(id, index));
@@ -280,6 +291,11 @@ impl Evolve for Executor {
             Event::JobPlaced(placed) => {
                 if let Some(run) = subject.run_id() {
                     self.place(recorded, run, placed);
+                }
+            }
+            Event::JobRequeued(fact) if fact.cause == JobCause::Void => {
+                if let Some(run) = subject.run_id() {
+                    self.void(AttemptId { run, attempt: fact.attempt });
                 }
             }
             Event::JobEnded(_) => {

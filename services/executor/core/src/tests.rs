@@ -239,3 +239,24 @@ fn the_first_terminal_event_of_a_member_stands() {
     state.evolve(story.recorded().last().unwrap());
     assert_eq!(state.fingerprint(), before);
 }
+
+#[test]
+fn a_void_placement_leaves_nothing_to_be_lost_or_archived() {
+    let mut story = story();
+    let requeued = JobRequeued {
+        attempt: AttemptNumber(1),
+        cause: Cause::Void,
+        root: None,
+        backoff: Millis(0),
+        spent: 0,
+        allowed: 0,
+        avoid: Vec::new(),
+    };
+    story.record(Subject::job(&project(), RUN), requeued);
+    let state: Executor = story.folded();
+    assert!(state.attempt(&attempt(1)).is_none() && state.busy_nodes().next().is_none() && state.unarchived().next().is_none());
+    let mut watch = Watch::default();
+    watch.saw(node("n1"), fence(2, 2), Duration::ZERO);
+    assert!(losses(&state, &watch).is_empty());
+    assert_eq!(fold_reports(&state, &[ready("n1", 0, 1)]).1.len(), 1, "what a node says of it is refused");
+}

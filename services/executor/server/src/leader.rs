@@ -1,9 +1,10 @@
 //! The leading executor: reports into attempts, fences, losses, archived logs.
 
-use crate::{beats::SharedWatch, logs::Archive};
+use crate::logs::Archive;
 use bytes::Bytes;
 use footplate_clock::SharedClock;
 use footplate_es::Decision;
+use footplate_eventlog::beats::SharedBeats;
 use footplate_eventlog::inbox::Inbox;
 use footplate_eventlog::port::BATCH_MAX;
 use footplate_eventlog::{Broker, Decider, Expect, Live, Look, Message, PublishError, StreamName, Verdict};
@@ -22,7 +23,7 @@ const REPORTS_PER_LOOK: usize = 512;
 pub(crate) struct Lead {
     broker: Arc<dyn Broker>,
     inbox: Inbox,
-    watch: SharedWatch,
+    beats: SharedBeats,
     archive: Archive,
     margin: Duration,
     clock: SharedClock,
@@ -33,12 +34,12 @@ impl Lead {
     pub(crate) fn new(
         broker: Arc<dyn Broker>,
         inbox: Inbox,
-        watch: SharedWatch,
+        beats: SharedBeats,
         archive: Archive,
         margin: Duration,
         clock: SharedClock,
     ) -> Self {
-        Self { broker, inbox, watch, archive, margin, clock, taken: 0 }
+        Self { broker, inbox, beats, archive, margin, clock, taken: 0 }
     }
 
     fn fold(&mut self, state: &Executor, view: u64) -> Vec<Decision> {
@@ -70,7 +71,7 @@ impl Lead {
     }
 
     async fn fence(&self, node: &NodeName, expected: u64, epoch: Epoch, reason: String) -> Result<(), String> {
-        let lease_ms = self.watch.lock().nodes.get(node).map_or(0, |known| known.seen.lease.as_millis() as u64);
+        let lease_ms = self.beats.lock().watch.nodes.get(node).map_or(0, |known| known.seen.lease.as_millis() as u64);
         tracing::warn!(%node, %epoch, reason, "fencing a node");
         let fence = BeatMessage::Fence(Fence { node: node.clone(), epoch, reason, lease_ms });
         let payload = Bytes::from(serde_json::to_vec(&fence).map_err(|error| error.to_string())?);
@@ -98,13 +99,13 @@ impl Decider for Lead {
 
     fn term_began(&mut self, look: &Look) {
         self.taken = 0;
-        self.watch.lock().begin_again(look.elapsed);
+        self.beats.lock().watch.begin_again(look.elapsed);
     }
 
     fn decide(&mut self, state: &Executor, look: &Look) -> Verdict {
         let mut decisions = self.fold(state, look.view);
         if decisions.is_empty() {
-            decisions = losses(state, &self.watch.lock());
+            decisions = losses(state, &self.beats.lock().watch);
         }
         decisions.extend(self.archived(state));
         // One look appends one batch; what does not fit is decided again at the next.
@@ -113,7 +114,7 @@ impl Decider for Lead {
             self.taken = 0;
         }
         decisions.iter().for_each(|decision| tell(decision, look));
-        let (due, wait) = due_fences(state, &self.watch.lock(), self.clock.elapsed(), self.margin);
+        let (due, wait) = due_fences(state, &self.beats.lock().watch, self.clock.elapsed(), self.margin);
         let again = self.inbox.len() > self.taken || !due.is_empty();
         let wake_in = if again { Some(Duration::from_millis(20)) } else { wait };
         Verdict { decisions, wake_in }
@@ -126,7 +127,7 @@ impl Decider for Lead {
                 self.inbox.settle(self.broker.as_ref(), self.taken).await?;
                 self.taken = 0;
             }
-            let (due, _) = due_fences(&live.read(), &self.watch.lock(), self.clock.elapsed(), self.margin);
+            let (due, _) = due_fences(&live.read(), &self.beats.lock().watch, self.clock.elapsed(), self.margin);
             for (node, expected, epoch, reason) in due {
                 self.fence(&node, expected, epoch, reason).await?;
             }

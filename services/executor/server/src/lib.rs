@@ -4,7 +4,6 @@
 //! itself what is true of an attempt; that is the core's.
 
 mod attempts;
-mod beats;
 mod leader;
 mod logs;
 mod views;
@@ -17,6 +16,7 @@ use footplate_api::v1::{
 };
 use footplate_blobs::Blobs;
 use footplate_clock::SharedClock;
+use footplate_eventlog::beats::{self, SharedBeats};
 use footplate_eventlog::inbox::Inbox;
 use footplate_eventlog::{LeaseConfig, Ledger, Live, follow, lead};
 use footplate_events::{Aggregate, Subject};
@@ -84,7 +84,7 @@ pub fn start(config: &Config, ledger: &Ledger, blobs: &Blobs, clock: &SharedCloc
     let live = Live::new(Executor::default(), 0);
     let wake = Arc::new(Notify::new());
     let inbox = Inbox::new("executor", wake.clone());
-    let watch = beats::SharedWatch::default();
+    let watch = SharedBeats::default();
     let archive = logs::Archive::new(blobs.clone(), wake.clone());
     let token = context.shutdown.token();
 

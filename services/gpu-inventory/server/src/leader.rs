@@ -1,7 +1,7 @@
 //! The leading gpu-inventory: what agents tell, what operators ask, who is silent.
 
-use crate::beats::SharedBeats;
 use footplate_clock::SharedClock;
+use footplate_eventlog::beats::SharedBeats;
 use footplate_eventlog::inbox::Inbox;
 use footplate_eventlog::port::BATCH_MAX;
 use footplate_eventlog::{Broker, Decider, Live, Look, Verdict};

@@ -2,7 +2,6 @@
 //!
 //! It holds no state that the ledger does not; it says that a node is lost, and releases nothing.
 
-mod beats;
 mod leader;
 mod nodes;
 mod views;
@@ -11,6 +10,7 @@ use crate::{leader::Lead, nodes::Nodes, views::Views};
 use footplate_api::server::ServerParts;
 use footplate_api::v1::{inventory_view_service_server::InventoryViewServiceServer, node_service_server::NodeServiceServer};
 use footplate_clock::SharedClock;
+use footplate_eventlog::beats::{self, SharedBeats};
 use footplate_eventlog::inbox::Inbox;
 use footplate_eventlog::{LeaseConfig, Ledger, Live, follow, lead};
 use footplate_events::{Aggregate, Subject};
@@ -74,7 +74,7 @@ pub fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, context: &Co
     let live = Live::new(Inventory::default(), 0);
     let wake = Arc::new(Notify::new());
     let inbox = Inbox::new("gpu-inventory", wake.clone());
-    let watch = beats::SharedBeats::default();
+    let watch = SharedBeats::default();
     let token = context.shutdown.token();
 
     context.supervisor.spawn_infallible("gpu-inventory view", follow(ledger.clone(), filters(), live.clone(), token.clone()));

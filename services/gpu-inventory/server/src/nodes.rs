@@ -1,6 +1,6 @@
 //! `NodeService`: what is there, and what operators ask of it.
 
-use crate::{Config, beats::SharedBeats};
+use crate::Config;
 use footplate_api::server::principal;
 use footplate_api::v1::{
     GetNodeRequest, GetNodeResponse, ListNodesRequest, ListNodesResponse, Node, NodeGpu, NodeRequest, NodeRequestResponse,
@@ -8,6 +8,7 @@ use footplate_api::v1::{
 };
 use footplate_api::{Refusal, reason};
 use footplate_clock::SharedClock;
+use footplate_eventlog::beats::SharedBeats;
 use footplate_eventlog::{AppendError, Ledger, Live};
 use footplate_events::facts::{NodeCordonRequested, NodeDrainRequested, NodeLossDeclared, NodeUncordonRequested, cut_text};
 use footplate_events::{Envelope, Event, Subject, Trace};

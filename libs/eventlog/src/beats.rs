@@ -1,7 +1,7 @@
-//! The beats of all nodes, timed on this process's own clock, with what they said last.
+//! The beats of all nodes, timed on this process's own clock, with what they said last: for who fences nodes and who says that they are lost.
 
+use crate::port::{Broker, StreamName, TailItem};
 use footplate_clock::SharedClock;
-use footplate_eventlog::{Broker, StreamName, TailItem};
 use footplate_events::messages::{Beat, BeatMessage, BeatSeen, Watch};
 use footplate_types::NodeName;
 use futures::StreamExt;
@@ -12,24 +12,27 @@ use tokio_util::sync::CancellationToken;
 
 /// What is known of the nodes' beats.
 #[derive(Debug, Default)]
-pub(crate) struct Beats {
-    pub(crate) watch: Watch,
-    pub(crate) last: BTreeMap<NodeName, Beat>,
+pub struct Beats {
+    /// The newest message of each node, and when it was seen.
+    pub watch: Watch,
+    /// The last beat of each node, which a fence does not replace.
+    pub last: BTreeMap<NodeName, Beat>,
 }
 
-/// The same, shared by the reader, the leader and the API.
+/// The same, shared by the reader, a leader and the API.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SharedBeats(Arc<Mutex<Beats>>);
+pub struct SharedBeats(Arc<Mutex<Beats>>);
 
 impl SharedBeats {
     /// The beats now. Held briefly.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Beats> {
+    pub fn lock(&self) -> MutexGuard<'_, Beats> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Reads the beat subjects until shut down. A connection that came back begins every wait again.
-pub(crate) async fn watch(broker: Arc<dyn Broker>, beats: SharedBeats, clock: SharedClock, wake: Arc<Notify>, shutdown: CancellationToken) {
+/// Reads the beat subjects until shut down, and wakes who decides upon them. A connection that came back begins every wait again: silence while
+/// the broker was away says nothing about a node.
+pub async fn watch(broker: Arc<dyn Broker>, beats: SharedBeats, clock: SharedClock, wake: Arc<Notify>, shutdown: CancellationToken) {
     let mut connections = broker.connections();
     let mut tail = broker.tail(StreamName::Beats, vec!["fp.beat.*".to_owned()], 1);
     loop {
