@@ -1,7 +1,7 @@
 //! When a run is complete.
 
 use crate::run::{Member, MemberState, Run, param_text};
-use footplate_events::facts::{RunSealed, SessionEnd};
+use footplate_events::facts::{Cause, RunSealed, SessionEnd};
 use footplate_types::{AttemptNumber, Digest, MemberIndex, MetricName, NodeName, Rank, SessionId, SpoolId};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -114,7 +114,8 @@ fn missing(run: &Run, stored: &Stored) -> Vec<String> {
     if run.config_wanted.is_some() {
         missing.push("the params of its config".to_owned());
     }
-    for (number, attempt) in &run.attempts {
+    // A void placement was never told to a node: nobody will say where its spools end.
+    for (number, attempt) in run.attempts.iter().filter(|(_, attempt)| attempt.cause != Some(Cause::Void)) {
         for (index, member) in &attempt.members {
             missing_of_member(*number, *index, member, stored, &mut missing);
         }

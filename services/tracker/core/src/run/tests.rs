@@ -406,3 +406,21 @@ fn a_lineage_names_the_checkpoint_that_an_attempt_resumed_from() {
     assert_eq!(resumed[0].to, format!("checkpoint:{}", manifest.digest));
     assert_eq!(lineage.attempts_of(run_id()), [AttemptNumber(1), AttemptNumber(2)]);
 }
+
+#[test]
+fn a_seal_expects_nothing_of_a_void_placement() {
+    let mut told = Told::new();
+    told.job(submitted()).job(placed(1));
+    told.job(JobRequeued {
+        attempt: AttemptNumber(1),
+        cause: Cause::Void,
+        root: None,
+        backoff: Millis(0),
+        spent: 0,
+        allowed: 0,
+        avoid: Vec::new(),
+    });
+    told.job(ended(1, Outcome::Cancelled));
+    let sealing = crate::decide_seal(&told.run, &crate::Stored::default(), std::time::Duration::ZERO, &crate::SealPolicy::default());
+    assert!(matches!(&sealing, crate::Sealing::Seal(fact) if fact.complete), "{sealing:?}");
+}

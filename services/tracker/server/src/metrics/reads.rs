@@ -106,11 +106,6 @@ impl Reads {
         self.consumer.series().store().state(&SeriesSource::Run(run)).await.map_err(series_failed)
     }
 
-    /// The consumer below.
-    pub(crate) fn consumer(&self) -> &Consumer {
-        &self.consumer
-    }
-
     /// Figures for searching.
     pub(crate) fn searchable(&self, latest: BTreeMap<RunId, Vec<SeriesSummary>>) -> Searchable {
         Searchable { consumer: self.consumer.clone(), latest }
