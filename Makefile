@@ -18,7 +18,7 @@ check: ## formatting, lints, the rules of the house, documents
 
 test: setup setup-demo ## every test, against real servers
 	cargo test --workspace --quiet
-	cd libs/python && python3 -m unittest discover -s tests -t .
+	cd libs/python && XDG_DATA_HOME="$$(mktemp -d)" ../../.tools/python/bin/python3 -m unittest discover -s tests -t .
 
 test-core: ## the pure cores alone: seconds
 	cargo test --quiet -p 'footplate-*-core' -p footplate-types -p footplate-events -p footplate-es
