@@ -167,6 +167,28 @@ async fn a_broker_that_is_away_is_waited_for_until_the_deadline() {
     assert_eq!(waiting.await.unwrap(), Ok(1));
 }
 
+#[tokio::test]
+async fn more_appends_than_can_wait_are_refused_at_their_deadline_and_the_others_go_through() {
+    const MANY: usize = 6_000;
+    let (broker, ledger) = ledger();
+    broker.faults().unavailable(true);
+    let start = |name: String, within: Duration| {
+        let (ledger, envelope) = (ledger.clone(), note(&experiment(&name), event_id(), "x"));
+        tokio::spawn(async move { ledger.append_within(envelope, 0, within).await })
+    };
+    let patient: Vec<_> = (0..MANY).map(|n| start(format!("patient {n}"), SOON * 3)).collect();
+    tokio::task::yield_now().await;
+    let hasty: Vec<_> = (0..50).map(|n| start(format!("hasty {n}"), Duration::from_millis(200))).collect();
+    for answer in join_all(hasty).await {
+        let refused = answer.unwrap().unwrap_err().to_string();
+        assert!(refused.contains("too many appends wait; nothing was stored"), "{refused}");
+    }
+    broker.faults().unavailable(false);
+    let mut sequences: Vec<u64> = join_all(patient).await.into_iter().map(|answer| answer.unwrap().unwrap()).collect();
+    sequences.sort_unstable();
+    assert_eq!(sequences, (1..=MANY as u64).collect::<Vec<_>>());
+}
+
 /// The broker's memory for ids is short: the guard against a late repeat is the expectation and the look-up.
 #[tokio::test]
 async fn a_repeat_without_the_brokers_help_is_the_same_event() {

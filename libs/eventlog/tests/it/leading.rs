@@ -326,6 +326,20 @@ async fn a_leader_survives_an_outage_and_decides_what_waited() {
     one.stop().await.unwrap();
 }
 
+/// Rule 7: what stands outside the ledger is compared again whenever the broker comes back, though no event says so.
+#[tokio::test]
+async fn a_leader_looks_again_at_each_reconnect() {
+    let (broker, ledger) = ledger();
+    let one = Instance::start(&ledger, "one", Duration::from_secs(600));
+    one.leads().await;
+    let acts = || one.record.acts.lock().unwrap().len();
+    eventually(SOON, "it acts at the start of its term", || async { (acts() == 1).then_some(()) }).await;
+    broker.faults().unavailable(true);
+    broker.faults().unavailable(false);
+    eventually(SOON, "it acts again", || async { (acts() == 2).then_some(()) }).await;
+    one.stop().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_full_ledger_stops_nothing_for_good() {
     let (broker, ledger) = ledger();
