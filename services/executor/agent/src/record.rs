@@ -4,6 +4,7 @@
 //! after a restart (which session was answered how far, which bytes of a stream were taken).
 
 use bytes::{BufMut as _, Bytes, BytesMut};
+pub(crate) use footplate_api::metrics::{Batch, Block};
 use footplate_events::{
     facts::LogStream,
     messages::{MemberRef, ReportBody},
@@ -85,34 +86,6 @@ pub(crate) fn unpack<H: DeserializeOwned>(entry: &Bytes) -> Option<(H, Bytes)> {
     let length = u32::from_le_bytes(entry.get(..4)?.try_into().ok()?) as usize;
     let header = serde_json::from_slice(entry.get(4..4 + length)?).ok()?;
     Some((header, entry.slice(4 + length..)))
-}
-
-/// `footplate.metrics.v1.Batch`.
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Batch {
-    #[prost(string, tag = "1")]
-    pub(crate) project: String,
-    #[prost(string, tag = "2")]
-    pub(crate) run: String,
-    #[prost(uint32, tag = "3")]
-    pub(crate) attempt: u32,
-    #[prost(uint32, tag = "4")]
-    pub(crate) rank: u32,
-    #[prost(string, tag = "5")]
-    pub(crate) session: String,
-    #[prost(uint64, tag = "6")]
-    pub(crate) n: u64,
-    #[prost(message, repeated, tag = "7")]
-    pub(crate) series: Vec<Block>,
-}
-
-/// `footplate.metrics.v1.Block`.
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Block {
-    #[prost(string, tag = "1")]
-    pub(crate) name: String,
-    #[prost(bytes = "vec", tag = "2")]
-    pub(crate) points: Vec<u8>,
 }
 
 /// Packs points by series, each series in the order in which it was logged.

@@ -19,14 +19,16 @@ use std::{
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
+/// When a member ends, and the stop that it obeys then.
+type Ending = watch::Sender<(Instant, Option<StopCause>)>;
+
 /// Members of one declared node.
 pub(crate) struct Simulated {
     node: NodeName,
     address: String,
     spool: SpoolId,
     run_for: Duration,
-    /// When each ends, and the stop that it obeys.
-    members: Mutex<BTreeMap<MemberKey, watch::Sender<(Instant, Option<StopCause>)>>>,
+    members: Mutex<BTreeMap<MemberKey, Ending>>,
 }
 
 impl Simulated {
@@ -34,7 +36,7 @@ impl Simulated {
         Self { node, address, spool, run_for, members: Mutex::new(BTreeMap::new()) }
     }
 
-    fn locked(&self) -> MutexGuard<'_, BTreeMap<MemberKey, watch::Sender<(Instant, Option<StopCause>)>>> {
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<MemberKey, Ending>> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

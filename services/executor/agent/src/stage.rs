@@ -3,12 +3,12 @@
 //! Copies, never hard links: the training may write into its file again the moment it has its answer.
 
 use crate::{durable, socket::op::Fault};
+use footplate_blobs::{EntryKind, Manifest, ManifestEntry};
 use footplate_events::facts::DocumentRef;
-use footplate_types::Digest;
+use footplate_types::{ArtifactPath, Digest};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::{
-    collections::BTreeMap,
     fs::{self, File, Metadata},
     io::{self, Read as _, Write as _},
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
@@ -19,49 +19,65 @@ const COPY_BYTES: usize = 256 << 10;
 /// Files of one folder.
 pub(crate) const FILES_MOST: usize = 100_000;
 
-/// What a staged file or folder holds. Its JSON is the manifest of a checkpoint.
+/// What a staged file or folder holds: a folder's manifest, and the name of the one file when a file was given. Its JSON is the manifest of
+/// a checkpoint; whoever knows folders alone reads it as one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Manifest {
-    /// Version of this form.
-    pub version: u32,
-    /// The name of the one file when a file was given; absent for a folder.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub single: Option<String>,
-    /// Relative path to file, in the order of paths.
-    pub files: BTreeMap<String, ManifestFile>,
-    /// Folders that hold nothing.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub empty_folders: Vec<String>,
-}
-
-/// One file of a manifest.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ManifestFile {
-    /// Its content.
+pub struct StagedManifest {
     #[serde(flatten)]
-    pub blob: DocumentRef,
-    /// Whether its owner may execute it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub executable: bool,
+    folder: Manifest,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    single: Option<String>,
 }
 
-impl Manifest {
+impl StagedManifest {
+    fn new(entries: Vec<ManifestEntry>, single: Option<String>) -> Result<Self, Fault> {
+        let folder = Manifest::new(entries).map_err(|error| Fault::invalid(error.to_string()))?;
+        Ok(Self { folder, single })
+    }
+
+    /// Reads and checks the JSON of a manifest that came from elsewhere.
+    pub fn read(bytes: &[u8]) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Single {
+            single: Option<String>,
+        }
+        let folder = Manifest::read(bytes).map_err(|error| error.to_string())?;
+        let Single { single } = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        Ok(Self { folder, single })
+    }
+
     /// The JSON bytes that are stored and hashed.
     pub fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
+    /// Everything in it.
+    pub fn entries(&self) -> &[ManifestEntry] {
+        self.folder.entries()
+    }
+
+    /// The files: path, content.
+    pub fn files(&self) -> impl Iterator<Item = (&str, DocumentRef)> {
+        self.folder.entries().iter().filter_map(|entry| match entry.kind {
+            EntryKind::File { digest, bytes, .. } => Some((entry.path.as_str(), DocumentRef { digest, bytes })),
+            EntryKind::Folder | EntryKind::Link { .. } => None,
+        })
+    }
+
+    /// The one file's name when a file was given; absent for a folder.
+    pub fn single(&self) -> Option<&str> {
+        self.single.as_deref()
+    }
+
     /// Bytes of all files.
     pub fn bytes(&self) -> u64 {
-        self.files.values().map(|file| file.blob.bytes).sum()
+        self.folder.total_bytes()
     }
 
     /// The digest that a training is told: of the one file, or of the folder's manifest.
     pub fn digest(&self) -> Digest {
-        match self.single.as_ref().and_then(|name| self.files.get(name)) {
-            Some(file) => file.blob.digest,
-            None => Digest::of(&self.to_bytes()),
-        }
+        let single = self.single().and_then(|name| self.files().find(|(path, _)| *path == name));
+        single.map_or_else(|| Digest::of(&self.to_bytes()), |(_, blob)| blob.digest)
     }
 }
 
@@ -72,20 +88,24 @@ pub(crate) fn content(staged: &Path) -> PathBuf {
 
 /// Copies what is at `source` into `staged` (a fresh folder), at most `bytes_most` bytes. Blocking. A fault is final; an I/O error of the
 /// agent's own disk is not, and says so by the outer result.
-pub(crate) fn take(source: &Path, staged: &Path, bytes_most: u64) -> io::Result<Result<Manifest, Fault>> {
-    let mut taking = Taking { root: PathBuf::new(), content: content(staged), bytes_most, manifest: empty(), bytes: 0, open: Vec::new() };
+pub(crate) fn take(source: &Path, staged: &Path, bytes_most: u64) -> io::Result<Result<StagedManifest, Fault>> {
+    let mut taking = Taking {
+        root: PathBuf::new(),
+        content: content(staged),
+        bytes_most,
+        entries: Vec::new(),
+        single: None,
+        bytes: 0,
+        open: Vec::new(),
+    };
     match taking.run(source) {
         Ok(()) => {
             durable::sync_dir(staged)?;
-            Ok(Ok(taking.manifest))
+            Ok(StagedManifest::new(taking.entries, taking.single))
         }
         Err(Stop::Refused(fault)) => Ok(Err(fault)),
         Err(Stop::Disk(error)) => Err(error),
     }
-}
-
-fn empty() -> Manifest {
-    Manifest { version: 1, single: None, files: BTreeMap::new(), empty_folders: Vec::new() }
 }
 
 enum Stop {
@@ -104,7 +124,8 @@ struct Taking {
     root: PathBuf,
     content: PathBuf,
     bytes_most: u64,
-    manifest: Manifest,
+    entries: Vec<ManifestEntry>,
+    single: Option<String>,
     bytes: u64,
     /// Resolved folders that are being walked, against loops of links.
     open: Vec<PathBuf>,
@@ -127,7 +148,7 @@ impl Taking {
             return self.folder(&resolved, "");
         }
         let name = source.file_name().and_then(|name| name.to_str()).unwrap_or("file").to_owned();
-        self.manifest.single = Some(name.clone());
+        self.single = Some(name.clone());
         self.file(&resolved, &name, &metadata)?;
         durable::sync_dir(&self.content).map_err(Stop::Disk)
     }
@@ -143,7 +164,7 @@ impl Taking {
         }
         names.sort();
         if names.is_empty() && !prefix.is_empty() {
-            self.manifest.empty_folders.push(prefix.to_owned());
+            self.add(prefix, EntryKind::Folder)?;
         }
         for name in names {
             let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}/{name}") };
@@ -176,7 +197,7 @@ impl Taking {
         if !before.is_file() {
             return Err(Fault::new("NOT_A_FILE", format!("{path} is neither a file nor a folder")).into());
         }
-        if self.manifest.files.len() >= FILES_MOST {
+        if self.entries.len() >= FILES_MOST {
             return Err(Fault::new("TOO_LARGE", format!("more than {FILES_MOST} files")).into());
         }
         let total = self.bytes.saturating_add(before.len());
@@ -192,8 +213,13 @@ impl Taking {
             return Err(changed().into());
         }
         self.bytes = self.bytes.saturating_add(blob.bytes);
-        let executable = before.permissions().mode() & 0o100 != 0;
-        self.manifest.files.insert(path.to_owned(), ManifestFile { blob, executable });
+        let mode = if before.permissions().mode() & 0o100 != 0 { 0o755 } else { 0o644 };
+        self.add(path, EntryKind::File { digest: blob.digest, bytes: blob.bytes, mode })
+    }
+
+    fn add(&mut self, path: &str, kind: EntryKind) -> Result<(), Stop> {
+        let path = ArtifactPath::parse(path).map_err(|error| Fault::invalid(error.to_string()))?;
+        self.entries.push(ManifestEntry { path, kind });
         Ok(())
     }
 
@@ -225,9 +251,9 @@ impl Taking {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use std::os::unix::fs::symlink;
+    use std::{collections::BTreeMap, os::unix::fs::symlink};
 
-    fn taken(source: &Path) -> (tempfile::TempDir, Result<Manifest, Fault>) {
+    fn taken(source: &Path) -> (tempfile::TempDir, Result<StagedManifest, Fault>) {
         let staged = tempfile::tempdir().unwrap();
         let result = take(source, staged.path(), 1 << 20).unwrap();
         (staged, result)
@@ -240,7 +266,8 @@ mod tests {
         fs::write(&source, b"weights").unwrap();
         let (staged, manifest) = taken(&source);
         let manifest = manifest.unwrap();
-        assert_eq!(manifest.digest(), Digest::of(b"weights"));
+        assert_eq!((manifest.digest(), manifest.single()), (Digest::of(b"weights"), Some("w.bin")));
+        assert_eq!(StagedManifest::read(&manifest.to_bytes()).unwrap(), manifest);
         fs::write(&source, b"WEIGHTS").unwrap();
         assert_eq!(fs::read(content(staged.path()).join("w.bin")).unwrap(), b"weights");
     }
@@ -259,9 +286,12 @@ mod tests {
         symlink("a%b.txt", dir.path().join("link")).unwrap();
         let (_staged, manifest) = taken(dir.path());
         let manifest = manifest.unwrap();
-        assert!(names.iter().all(|name| manifest.files.contains_key(*name)), "{manifest:?}");
-        assert_eq!(manifest.files["link"].blob.digest, Digest::of("a%b.txt".as_bytes()));
-        assert_eq!(manifest.empty_folders, ["empty/deeper"]);
+        let files: BTreeMap<&str, DocumentRef> = manifest.files().collect();
+        assert!(names.iter().all(|name| files.contains_key(name)), "{manifest:?}");
+        assert_eq!(files["link"].digest, Digest::of("a%b.txt".as_bytes()));
+        let folders: Vec<_> = manifest.entries().iter().filter(|entry| entry.kind == EntryKind::Folder).collect();
+        assert_eq!(folders.iter().map(|entry| entry.path.as_str()).collect::<Vec<_>>(), ["empty/deeper"]);
+        assert_eq!(Manifest::read(&manifest.to_bytes()).unwrap().bytes(), manifest.to_bytes(), "a folder's manifest like any other");
     }
 
     #[test]

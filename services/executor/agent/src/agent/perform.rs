@@ -197,18 +197,19 @@ impl Performer {
     }
 
     fn register(&self, epoch: Epoch) {
-        let registered = NodeRegistered {
-            epoch,
-            boot_id: boot::id(),
-            shape: self.shape.clone(),
-            address: self.address.clone(),
-            agent_version: env!("CARGO_PKG_VERSION").to_owned(),
-            clock_ahead_ms: None,
-        };
-        let body = ReportBody::Inventory(InventoryReport::Registered { registered });
-        let stored = StoredReport { epoch, body, traceparent: None, origin: None };
-        let spool = self.intake.spools.inventory.clone();
+        let (shape, address) = (self.shape.clone(), self.address.clone());
+        let (spool, broker, subject) = (self.intake.spools.inventory.clone(), self.broker.clone(), beat_subject(&self.node));
         self.spawn(move |_, _| async move {
+            let registered = NodeRegistered {
+                epoch,
+                boot_id: boot::id(),
+                shape,
+                address,
+                agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+                clock_ahead_ms: clock_ahead_ms(broker.as_ref(), &subject).await,
+            };
+            let body = ReportBody::Inventory(InventoryReport::Registered { registered });
+            let stored = StoredReport { epoch, body, traceparent: None, origin: None };
             patiently(|| spool.append(stored.to_bytes())).await;
         });
     }
@@ -256,6 +257,13 @@ impl Performer {
         let report = ExecutorReport::Exited { of: crate::core::member_ref(&held.task), exited };
         let _ = self.reports.send((held.task.clone(), report, Some(key))).await;
     }
+}
+
+/// By how much this machine's clock runs ahead of the broker's, told by the node's own last beat. Only shown.
+async fn clock_ahead_ms(broker: &dyn Broker, subject: &str) -> Option<i64> {
+    let stored = broker.last(StreamName::Beats, subject).await.ok()??;
+    let BeatMessage::Beat(beat) = serde_json::from_slice(&stored.payload).ok()? else { return None };
+    Some(beat.sent_at.as_millis() - stored.recorded_at.as_millis())
 }
 
 fn key_of(report: &ExecutorReport) -> MemberKey {

@@ -65,7 +65,7 @@ pub fn worker_environment(
     env.insert("FOOTPLATE_PEERS".to_owned(), peers.join(","));
     match task.launcher {
         Launcher::Direct => direct(&mut env, task, &machine.member_dir, local),
-        Launcher::Torchrun => torchrun(&mut env, task, rendezvous),
+        Launcher::Torchrun => torchrun(&mut env, task, &machine.member_dir, rendezvous),
     }
     if task.workers > 1 {
         env.entry("OMP_NUM_THREADS".to_owned()).or_insert_with(|| "1".to_owned());
@@ -140,7 +140,7 @@ fn direct(env: &mut BTreeMap<String, String>, task: &Task, member_dir: &Path, lo
 
 /// Every flag of torchrun as a variable, so that the same script line works without them. Restarts are the platform's: with a fresh
 /// rendezvous for the whole gang.
-fn torchrun(env: &mut BTreeMap<String, String>, task: &Task, rendezvous: &Rendezvous) {
+fn torchrun(env: &mut BTreeMap<String, String>, task: &Task, member_dir: &Path, rendezvous: &Rendezvous) {
     let set = [
         ("PET_NNODES", task.members.to_string()),
         ("PET_NPROC_PER_NODE", task.workers.to_string()),
@@ -150,6 +150,134 @@ fn torchrun(env: &mut BTreeMap<String, String>, task: &Task, rendezvous: &Rendez
         ("PET_RDZV_ID", format!("{}-{}", task.run, task.attempt)),
         ("PET_MAX_RESTARTS", "0".to_owned()),
         ("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1".to_owned()),
+        // torchrun copies the file of the worker that failed first here.
+        ("TORCHELASTIC_ERROR_FILE", error_file(member_dir, task.first_rank.0).display().to_string()),
     ];
     env.extend(set.map(|(name, value)| (name.to_owned(), value)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use footplate_events::{
+        facts::{DocumentRef, StopPolicy},
+        messages::{Order, RunCommand},
+    };
+    use footplate_types::{AttemptNumber, Digest, DisplayName, Epoch, GpuUuid, MemberIndex, ProjectName, Rank, RunId};
+
+    fn task(launcher: Launcher) -> Task {
+        Task {
+            project: ProjectName::parse("vision").unwrap(),
+            run: RunId::from_bytes([1; 16]),
+            name: DisplayName::parse("try").unwrap(),
+            attempt: AttemptNumber(3),
+            member: MemberIndex(1),
+            epoch: Epoch(1),
+            placed_at: 1,
+            order: Order::Prepare,
+            members: 2,
+            world_size: 8,
+            first_rank: Rank(4),
+            workers: 4,
+            gpus: vec![GpuUuid::parse("GPU-b").unwrap(), GpuUuid::parse("GPU-a").unwrap()],
+            slots: Vec::new(),
+            memory_bytes: 0,
+            launcher,
+            stop: StopPolicy::default(),
+            launch: DocumentRef { digest: Digest::of(b""), bytes: 0 },
+            config: None,
+            source: None,
+            checkpoint: None,
+            seed: Some(17),
+            traceparent: None,
+        }
+    }
+
+    fn environment(task: &Task, env: &[(&str, &str)], pass: &[&str]) -> BTreeMap<String, String> {
+        let pairs = |pairs: &[(&str, &str)]| pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let launch = LaunchDocument {
+            run: RunCommand::Shell("true".to_owned()),
+            setup: String::new(),
+            env: pairs(env),
+            pass: pass.iter().map(|name| (*name).to_owned()).collect(),
+            origin: BTreeMap::new(),
+            sealed: None,
+        };
+        let machine = Machine {
+            own: pairs(&[("PATH", "/bin"), ("AWS_SECRET", "x"), ("HF_HOME", "/hf"), ("RANK", "99")]),
+            defaults: pairs(&[("A", "default"), ("B", "default")]),
+            socket: "/run/s".into(),
+            addr: None,
+            member_dir: "/member".into(),
+            config: "/member/config.json".into(),
+            marker: "m".to_owned(),
+        };
+        let rendezvous = Rendezvous { address: "n0".to_owned(), port: 20_001 };
+        worker_environment(task, &launch, &machine, &rendezvous, &["n0".to_owned(), "n1".to_owned()], 2)
+    }
+
+    fn has(env: &BTreeMap<String, String>, expected: &[(&str, &str)]) {
+        for (name, value) in expected {
+            assert_eq!(env.get(*name).map(String::as_str), Some(*value), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_direct_worker_finds_the_torchrun_contract() {
+        let env = environment(&task(Launcher::Direct), &[("A", "job"), ("RANK", "7")], &["HF_HOME"]);
+        has(
+            &env,
+            &[
+                ("RANK", "6"),
+                ("LOCAL_RANK", "2"),
+                ("WORLD_SIZE", "8"),
+                ("LOCAL_WORLD_SIZE", "4"),
+                ("GROUP_RANK", "1"),
+                ("GROUP_WORLD_SIZE", "2"),
+                ("ROLE_RANK", "6"),
+                ("ROLE_NAME", "default"),
+                ("MASTER_ADDR", "n0"),
+                ("MASTER_PORT", "20001"),
+                ("TORCHELASTIC_RESTART_COUNT", "2"),
+                ("OMP_NUM_THREADS", "1"),
+                ("CUDA_VISIBLE_DEVICES", "GPU-b,GPU-a"),
+                ("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
+                ("FOOTPLATE_ATTEMPT", "3"),
+                ("FOOTPLATE_SEED", "17"),
+                ("FOOTPLATE_PEERS", "n0,n1"),
+                ("HF_HOME", "/hf"),
+                ("A", "job"),
+                ("B", "default"),
+            ],
+        );
+        assert!(!env.contains_key("AWS_SECRET"), "nothing of the agent's own that is not listed");
+        assert!(!env.contains_key("PET_NNODES"));
+    }
+
+    #[test]
+    fn torchrun_finds_its_flags_and_sets_the_ranks_itself() {
+        let env = environment(&task(Launcher::Torchrun), &[("OMP_NUM_THREADS", "6")], &[]);
+        has(
+            &env,
+            &[
+                ("PET_NNODES", "2"),
+                ("PET_NPROC_PER_NODE", "4"),
+                ("PET_NODE_RANK", "1"),
+                ("PET_MASTER_ADDR", "n0"),
+                ("PET_MASTER_PORT", "20001"),
+                ("PET_MAX_RESTARTS", "0"),
+                ("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1"),
+                ("OMP_NUM_THREADS", "6"),
+            ],
+        );
+        assert!(!env.contains_key("RANK") && !env.contains_key("WORLD_SIZE"));
+    }
+
+    #[test]
+    fn a_job_without_gpus_sees_none() {
+        let task = Task { gpus: Vec::new(), workers: 1, ..task(Launcher::Direct) };
+        let env = environment(&task, &[], &[]);
+        has(&env, &[("CUDA_VISIBLE_DEVICES", "")]);
+        assert!(!env.contains_key("OMP_NUM_THREADS"), "one worker may use every core");
+    }
 }

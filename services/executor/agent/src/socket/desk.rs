@@ -1,7 +1,7 @@
 //! One member at the local socket: who may log for it, how far each of its sessions was answered, its checkpoints, its standing stop.
 
 use super::upload::Upload;
-use crate::{durable, stage::Manifest};
+use crate::{durable, stage::StagedManifest};
 use footplate_events::{
     facts::{DocumentRef, SessionEnd, StopCause},
     messages::MemberRef,
@@ -219,9 +219,9 @@ impl Desk {
         self.config.dir.join("staged")
     }
 
-    pub(crate) fn set_latest(&self, step: Option<i64>, manifest: &Manifest, staged: &std::path::Path, metadata: &str) {
+    pub(crate) fn set_latest(&self, step: Option<i64>, manifest: &StagedManifest, staged: &std::path::Path, metadata: &str) {
         let content = crate::stage::content(staged);
-        let path = manifest.single.as_ref().map_or_else(|| content.clone(), |name| content.join(name));
+        let path = manifest.single().map_or_else(|| content.clone(), |name| content.join(name));
         let digest = format!("sha256:{}", manifest.digest());
         *locked(&self.latest) = Some(LocalCheckpoint { step, path, digest, metadata: metadata.to_owned() });
     }

@@ -17,9 +17,10 @@ use crate::{
     blob::{BlobAccess, BlobError},
     record::{self, MetricHeader, Origin, StoredReport},
     spool::{Spool, SpoolError},
-    stage::{self, Manifest},
+    stage::{self, StagedManifest},
 };
 use desk::{Desk, LocalCheckpoint};
+use footplate_blobs::EntryKind;
 use footplate_events::facts::{DocumentRef, SessionEnd};
 use footplate_types::{AttemptNumber, Epoch, MemberIndex, NodeName, RunId};
 use op::{Fault, Hello};
@@ -260,24 +261,24 @@ impl Intake {
         let listed = partial.join("manifest.json");
         self.get(project, at, &listed).await?;
         let bytes = tokio::fs::read(&listed).await.map_err(disk)?;
-        let manifest: Manifest = serde_json::from_slice(&bytes).map_err(|error| BlobError::Damaged(error.to_string()))?;
-        for (path, file) in &manifest.files {
-            let checked = footplate_types::ArtifactPath::parse(path).map_err(|error| BlobError::Damaged(error.to_string()))?;
-            let to = content.join(checked.as_str());
+        let manifest = StagedManifest::read(&bytes).map_err(BlobError::Damaged)?;
+        for entry in manifest.entries() {
+            let to = content.join(entry.path.as_str());
             tokio::fs::create_dir_all(to.parent().unwrap_or(&content)).await.map_err(disk)?;
-            self.get(project, file.blob, &to).await?;
-            if file.executable {
-                tokio::fs::set_permissions(&to, fs::Permissions::from_mode(0o700)).await.map_err(disk)?;
+            match &entry.kind {
+                EntryKind::File { digest, bytes, mode } => {
+                    self.get(project, DocumentRef { digest: *digest, bytes: *bytes }, &to).await?;
+                    tokio::fs::set_permissions(&to, fs::Permissions::from_mode(*mode)).await.map_err(disk)?;
+                }
+                EntryKind::Folder => tokio::fs::create_dir_all(&to).await.map_err(disk)?,
+                // Checked with the manifest: it stays inside.
+                EntryKind::Link { target } => tokio::fs::symlink(target, &to).await.map_err(disk)?,
             }
-        }
-        for folder in &manifest.empty_folders {
-            let checked = footplate_types::ArtifactPath::parse(folder).map_err(|error| BlobError::Damaged(error.to_string()))?;
-            tokio::fs::create_dir_all(content.join(checked.as_str())).await.map_err(disk)?;
         }
         let _ = tokio::fs::remove_dir_all(target).await;
         tokio::fs::rename(&partial, target).await.map_err(disk)?;
         let content = stage::content(target);
-        let path = manifest.single.as_ref().map_or_else(|| content.clone(), |name| content.join(name));
+        let path = manifest.single().map_or_else(|| content.clone(), |name| content.join(name));
         Ok(LocalCheckpoint { step: Some(step), path, digest: format!("sha256:{}", manifest.digest()), metadata: String::new() })
     }
 

@@ -5,7 +5,7 @@ use crate::{
     blob::{BlobAccess, BlobError},
     durable,
     record::StoredReport,
-    stage::{self, Manifest},
+    stage::{self, StagedManifest},
 };
 use footplate_events::{
     facts::{AttemptCheckpointed, DocumentRef, LoggedArtifact},
@@ -34,7 +34,7 @@ pub(crate) struct StagedOp {
     pub(crate) rank: Rank,
     pub(crate) session: SessionId,
     pub(crate) n: u64,
-    pub(crate) manifest: Manifest,
+    pub(crate) manifest: StagedManifest,
     pub(crate) what: StagedAs,
 }
 
@@ -64,9 +64,9 @@ impl StagedOp {
             let path = ArtifactPath::parse(&path).ok()?;
             Some(LoggedArtifact { path, digest: blob.digest, bytes: blob.bytes, attempt, rank: self.rank })
         };
-        let single = self.manifest.single.is_some();
-        let named = |inner: &String| if single { name.to_string() } else { format!("{name}/{inner}") };
-        self.manifest.files.iter().filter_map(|(inner, file)| logged(named(inner), file.blob)).collect()
+        let single = self.manifest.single().is_some();
+        let named = |inner: &str| if single { name.to_string() } else { format!("{name}/{inner}") };
+        self.manifest.files().filter_map(|(inner, blob)| logged(named(inner), blob)).collect()
     }
 }
 
@@ -120,8 +120,8 @@ async fn remove(dir: PathBuf) {
 async fn store(intake: &Intake, desk: &Desk, upload: &Upload) -> Result<(), BlobError> {
     let project = &desk.config.of.project;
     let content = stage::content(&upload.dir);
-    for (path, file) in &upload.op.manifest.files {
-        put(intake.blobs.as_ref(), project, file.blob, &content.join(path)).await?;
+    for (path, blob) in upload.op.manifest.files() {
+        put(intake.blobs.as_ref(), project, blob, &content.join(path)).await?;
     }
     if matches!(upload.op.what, StagedAs::Checkpoint { .. }) {
         let path = upload.dir.join("manifest.json");
@@ -132,7 +132,7 @@ async fn store(intake: &Intake, desk: &Desk, upload: &Upload) -> Result<(), Blob
     Ok(())
 }
 
-fn manifest_ref(manifest: &Manifest) -> DocumentRef {
+fn manifest_ref(manifest: &StagedManifest) -> DocumentRef {
     let bytes = manifest.to_bytes();
     DocumentRef { digest: Digest::of(&bytes), bytes: bytes.len() as u64 }
 }

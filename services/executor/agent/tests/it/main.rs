@@ -4,4 +4,5 @@
 mod agent;
 mod node;
 mod shim;
+mod simulated;
 mod spool;
