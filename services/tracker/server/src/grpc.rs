@@ -21,7 +21,7 @@ pub(crate) use views::Views;
 
 use footplate_api::{Refusal, reason};
 use footplate_types::{Invalid, PrincipalId, ProjectName};
-use tonic::Request;
+use tonic::{Request, Status};
 
 /// The most entries of a page.
 const PAGE_MAX: usize = 1_000;
@@ -43,6 +43,11 @@ fn project_of<T>(request: &Request<T>, named: &str) -> Result<ProjectName, Refus
 fn actor_of<T>(request: &Request<T>) -> PrincipalId {
     let anonymous = || PrincipalId::parse("anonymous").expect("a literal that is valid");
     footplate_api::server::principal(request).unwrap_or_else(|_| anonymous())
+}
+
+/// What a call learns that an ending instance cuts short.
+fn stopping() -> Status {
+    Refusal::new(&reason::STOPPING, "this instance is stopping").into()
 }
 
 /// How many entries a page has.

@@ -201,15 +201,15 @@ pub async fn start(
         seal: SealPolicy { deadline: config.seal_deadline },
         figures,
     };
-    context.supervisor.spawn_infallible("tracker leader", work.run(stands, token));
+    context.supervisor.spawn_infallible("tracker leader", work.run(stands, token.clone()));
 
     Ok(Handle {
-        runs: Runs::new(view.clone(), writer.clone(), reads.clone(), clock.clone()),
+        runs: Runs::new(view.clone(), writer.clone(), reads.clone(), clock.clone(), token.clone()),
         experiments: Experiments::new(view.clone(), writer.clone()),
-        metrics: MetricDoor::new(view.clone(), ingest, reads),
+        metrics: MetricDoor::new(view.clone(), ingest, reads, token.clone()),
         artifacts: Artifacts::new(view.clone(), writer, blobs.clone()),
         blobs: BlobDoor::new(blobs, config.upload_max),
-        events: Events::new(view.clone()),
+        events: Events::new(view.clone(), token.clone()),
         views: Views::new(view),
         live,
         stored: consumer.stored(),

@@ -10,6 +10,7 @@ use footplate_types::{EventId, Invalid, ProjectName, RunId};
 use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
 use std::collections::BTreeMap;
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
 /// Events of a page when nothing is asked.
@@ -25,12 +26,13 @@ const SCAN_PAGE: usize = 1_000;
 #[derive(Clone)]
 pub(crate) struct Events {
     view: View,
+    shutdown: CancellationToken,
 }
 
 impl Events {
     /// The service over the ledger.
-    pub(crate) fn new(view: View) -> Self {
-        Self { view }
+    pub(crate) fn new(view: View, shutdown: CancellationToken) -> Self {
+        Self { view, shutdown }
     }
 }
 
@@ -219,7 +221,7 @@ impl EventService for Events {
     type WatchEventsStream = BoxStream<'static, Result<v1::Event, Status>>;
 
     /// History first, then what comes, without a gap or a repeat across the broker's restarts; ends at `until_sequence`, at the caller's
-    /// deadline, or when the caller leaves.
+    /// deadline, when the caller leaves, or with STOPPING when this instance ends.
     async fn watch_events(&self, request: Request<v1::WatchEventsRequest>) -> Result<Response<Self::WatchEventsStream>, Status> {
         let message = request.get_ref();
         let wanted = Wanted::read(&message.filter.clone().unwrap_or_default(), &self.view)?;
@@ -233,14 +235,18 @@ impl EventService for Events {
             return Err(refusal.field("until_sequence").value(until).allowed("at least from_sequence, or 0").into());
         }
         let items = self.view.ledger().tail(wanted.filters.clone(), from);
+        let shutdown = self.shutdown.clone();
         let events = stream::unfold((items, false), move |(mut items, over)| {
-            let wanted = wanted.clone();
+            let (wanted, shutdown) = (wanted.clone(), shutdown.clone());
             async move {
                 if over {
                     return None;
                 }
                 loop {
-                    let item = items.next().await?;
+                    let Some(item) = shutdown.run_until_cancelled(items.next()).await else {
+                        return Some((Err(super::stopping()), (items, true)));
+                    };
+                    let item = item?;
                     let sequence = item.sequence();
                     if sequence > until {
                         return None;

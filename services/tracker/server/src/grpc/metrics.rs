@@ -1,7 +1,7 @@
 //! MetricService.
 
 use super::convert::latest_out;
-use super::project_of;
+use super::{project_of, stopping};
 use crate::metrics::{Ingest, Reads, Wanted, newest};
 use crate::view::View;
 use footplate_api::v1::{self, metric_service_server::MetricService};
@@ -9,6 +9,7 @@ use footplate_api::{Refusal, reason};
 use footplate_types::{AttemptNumber, MetricName, Rank};
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 /// Batches of one stream that may be under way at once; a client that sends more waits.
@@ -20,12 +21,13 @@ pub(crate) struct MetricDoor {
     view: View,
     ingest: Ingest,
     reads: Reads,
+    shutdown: CancellationToken,
 }
 
 impl MetricDoor {
     /// The service over its parts.
-    pub(crate) fn new(view: View, ingest: Ingest, reads: Reads) -> Self {
-        Self { view, ingest, reads }
+    pub(crate) fn new(view: View, ingest: Ingest, reads: Reads, shutdown: CancellationToken) -> Self {
+        Self { view, ingest, reads, shutdown }
     }
 }
 
@@ -36,7 +38,11 @@ impl MetricService for MetricDoor {
     /// Answers come in the order of the requests; the first that is refused ends the stream.
     async fn ingest(&self, request: Request<Streaming<v1::IngestRequest>>) -> Result<Response<Self::IngestStream>, Status> {
         let ingest = self.ingest.clone();
-        let taken = request.into_inner().map_ok(move |batch| {
+        // A stream that its client keeps open must not hold up the end: what was taken is answered, then the client is sent elsewhere.
+        let (ends, ended) = (self.shutdown.clone(), self.shutdown.clone());
+        let told = futures::stream::once(async move { ended }).filter_map(async |ended| ended.is_cancelled().then(|| Err(stopping())));
+        let batches = request.into_inner().take_until(ends.cancelled_owned()).chain(told);
+        let taken = batches.map_ok(move |batch| {
             let ingest = ingest.clone();
             async move { ingest.take(batch).await.map_err(Status::from) }
         });

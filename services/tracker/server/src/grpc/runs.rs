@@ -15,6 +15,7 @@ use footplate_types::{AttemptNumber, Digest, DisplayName, ParamKey, ProjectName,
 use prost::Message as _;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
 /// The longest that WaitRun waits.
@@ -33,16 +34,17 @@ pub(crate) struct Runs {
     writer: Writer,
     reads: Reads,
     clock: SharedClock,
+    shutdown: CancellationToken,
 }
 
 impl Runs {
     /// The service over its parts.
-    pub(crate) fn new(view: View, writer: Writer, reads: Reads, clock: SharedClock) -> Self {
-        Self { view, writer, reads, clock }
+    pub(crate) fn new(view: View, writer: Writer, reads: Reads, clock: SharedClock, shutdown: CancellationToken) -> Self {
+        Self { view, writer, reads, clock, shutdown }
     }
 
     async fn shown(&self, run: &Run) -> Result<footplate_api::types::Run, Refusal> {
-        let latest = self.reads.latest(run.id).await?;
+        let latest = self.reads.shown(run.id).await?;
         Ok(run_out(run, &latest, self.clock.now()))
     }
 
@@ -109,12 +111,15 @@ impl Runs {
             position.borrow_and_update();
             let run = self.view.run(&project, id).ok_or_else(|| Refusal::new(&reason::RUN_NOT_FOUND, format!("no run {id}")))?;
             let done = if message.ended_is_enough { run.ended.is_some() } else { run.seal.is_some() };
-            let over = tokio::time::Instant::now() >= deadline;
+            let over = tokio::time::Instant::now() >= deadline || self.shutdown.is_cancelled();
             if done || over {
                 return Ok(v1::WaitRunResponse { done, run: Some(self.shown(&run).await?) });
             }
-            // A view that ends is the process that ends: its shutdown ends this call too.
-            let _ = tokio::time::timeout_at(deadline, position.changed()).await;
+            tokio::select! {
+                () = self.shutdown.cancelled() => {}
+                () = tokio::time::sleep_until(deadline) => {}
+                _ = position.changed() => {}
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use footplate_api::{Refusal, reason};
 use footplate_events::facts::ParamValue;
 use footplate_tracker_core::Run;
 use footplate_tracker_core::search::{
-    self, Field, Filter, Known, OrderBy, QueryError, RunRow, matches, needs_metrics, notes, parse_filter, parse_order,
+    self, Field, Filter, Known, OrderBy, QueryError, Row as _, RunRow, matches, needs_metrics, notes, parse_filter, parse_order,
 };
 use footplate_types::{DisplayName, ExperimentId, ProjectName, RunId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,10 +68,24 @@ impl Search<'_> {
         let page: Vec<Arc<Run>> = found.iter().skip(from).take(size).map(|(run, _)| run.clone()).collect();
         let more = found.len() > from + page.len();
         let next_page_token = page.last().filter(|_| more).map_or_else(String::new, |last| last.id.to_string());
-        let latest = self.reads.searchable(self.reads.latest_of(page.iter().map(|run| run.id).collect()).await?);
+        let latest = self.reads.searchable(self.reads.shown_of(page.iter().map(|run| run.id).collect()).await?);
         let runs = page.iter().map(|run| run_out(run, latest.of(run.id), self.now)).collect();
-        let notes = notes(question.fields(), &known(&candidates, &parents, &metrics));
+        let notes = self.notes(&question, &parents, &metrics);
         Ok(ListRunsResponse { runs, next_page_token, notes, view_sequence })
+    }
+
+    /// Remarks on names that no run of the project has; the names are gathered only when there is one.
+    fn notes(&self, question: &Question, runs: &BTreeMap<RunId, Arc<Run>>, metrics: &Searchable) -> Vec<String> {
+        let is_known = |field: &Field| {
+            let field = match field {
+                Field::Parent(inner) => inner,
+                field => field,
+            };
+            runs.values().any(|run| self.row(run, &None, metrics).is_present(field))
+        };
+        let named = |field: &&Field| !matches!(field, Field::Own(_));
+        let unknown: Vec<&Field> = question.fields().into_iter().filter(named).filter(|field| !is_known(field)).collect();
+        if unknown.is_empty() { Vec::new() } else { notes(unknown, &known(runs, metrics)) }
     }
 
     fn row<'r>(&self, run: &'r Arc<Run>, parent: &'r Option<Arc<Run>>, metrics: &'r Searchable) -> RunRow<'r, Searchable> {
@@ -134,9 +148,9 @@ fn start(found: &[(Arc<Run>, Option<Arc<Run>>)], token: &str) -> Result<usize, R
 }
 
 /// Every name that the runs in hand have.
-fn known(candidates: &[Arc<Run>], parents: &BTreeMap<RunId, Arc<Run>>, metrics: &Searchable) -> Known {
+fn known(runs: &BTreeMap<RunId, Arc<Run>>, metrics: &Searchable) -> Known {
     let mut known = Known { metrics: metrics.names(), ..Known::default() };
-    for run in candidates.iter().chain(parents.values()) {
+    for run in runs.values() {
         known.tags.extend(run.tags.keys().map(ToString::to_string));
         for (key, param) in &run.params {
             add_paths(&mut known.params, vec![key.to_string()], &param.value);

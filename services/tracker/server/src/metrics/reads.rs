@@ -13,9 +13,13 @@ use footplate_tracker_core::search::{MetricFigures, Metrics};
 use footplate_types::{AttemptNumber, MetricName, Rank, RunId, Timestamp};
 use futures::{StreamExt, TryStreamExt, stream};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Runs whose figures are read at the same time.
 const READS_AT_ONCE: usize = 16;
+
+/// How long figures that are only shown beside a run wait for the end of METRICS.
+const SHOWN_WITHIN: Duration = Duration::from_secs(1);
 
 /// Points of a page when nothing is asked.
 const PAGE_DEFAULT: usize = 10_000;
@@ -94,9 +98,33 @@ impl Reads {
         self.consumer.series().latest(&SeriesSource::Run(run)).await.map_err(series_failed)
     }
 
+    /// The figures of a run beside its other facts: as of now, or of shortly before while the broker is away.
+    pub(crate) async fn shown(&self, run: RunId) -> Result<Vec<SeriesSummary>, Refusal> {
+        self.caught_up_or_not().await;
+        self.latest_now(run).await
+    }
+
+    /// [`Reads::shown`] of many runs.
+    pub(crate) async fn shown_of(&self, runs: Vec<RunId>) -> Result<BTreeMap<RunId, Vec<SeriesSummary>>, Refusal> {
+        self.caught_up_or_not().await;
+        self.latest_of_now(runs).await
+    }
+
+    async fn caught_up_or_not(&self) {
+        match tokio::time::timeout(SHOWN_WITHIN, self.caught_up()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(refusal)) => tracing::debug!(%refusal, "figures are shown as they were last read"),
+            Err(_) => tracing::debug!("figures are shown as they were last read: METRICS did not answer in time"),
+        }
+    }
+
     /// The figures of many runs.
     pub(crate) async fn latest_of(&self, runs: Vec<RunId>) -> Result<BTreeMap<RunId, Vec<SeriesSummary>>, Refusal> {
         self.caught_up().await?;
+        self.latest_of_now(runs).await
+    }
+
+    async fn latest_of_now(&self, runs: Vec<RunId>) -> Result<BTreeMap<RunId, Vec<SeriesSummary>>, Refusal> {
         let reads = runs.into_iter().map(|run| async move { self.latest_now(run).await.map(|latest| (run, latest)) });
         stream::iter(reads).buffer_unordered(READS_AT_ONCE).try_collect().await
     }

@@ -89,3 +89,26 @@ async fn one_event_is_found_by_sequence_and_by_id() {
     let unknown = EventId::from_bytes([7; 16]).to_string();
     assert_eq!(client.once(client.events().get_event(get(0, &unknown))).await.unwrap_err().reason, "EVENT_NOT_FOUND");
 }
+
+#[tokio::test]
+async fn open_streams_and_waits_do_not_hold_up_the_end_of_the_tracker() {
+    let mut world = World::new().await;
+    let run = world.create("first").await;
+    let client = world.client().clone();
+    let request = v1::WatchEventsRequest { filter: of_project(), from_sequence: 0, until_sequence: 0 };
+    let mut events = client.events().watch_events(request).await.unwrap().into_inner();
+    let (batches, open) = tokio::sync::mpsc::channel(1);
+    let mut acks = client.metrics().ingest(tokio_stream::wrappers::ReceiverStream::new(open)).await.unwrap().into_inner();
+    batches.send(batch(&run, &session(1), 1, "loss", &[(1, 1.0)])).await.unwrap();
+    assert_eq!(acks.message().await.unwrap().unwrap().acked, 1);
+    let wait = v1::WaitRunRequest { project: PROJECT.into(), run_id: run, timeout_ms: 60_000, ..Default::default() };
+    let waiting = tokio::spawn(async move { client.runs().wait_run(wait).await.unwrap().into_inner() });
+    tokio::task::yield_now().await;
+    let began = std::time::Instant::now();
+    let stopping = tokio::spawn(world.tracker.take().unwrap().stop());
+    assert_eq!(events.message().await.unwrap_err().code(), tonic::Code::Unavailable);
+    assert_eq!(acks.message().await.unwrap_err().code(), tonic::Code::Unavailable);
+    assert!(!waiting.await.unwrap().done);
+    stopping.await.unwrap();
+    assert!(began.elapsed() < std::time::Duration::from_secs(5), "the grace was not needed");
+}

@@ -268,3 +268,24 @@ async fn a_run_with_an_event_that_this_build_cannot_read_takes_no_write_and_othe
         world.restart().await;
     }
 }
+
+#[tokio::test]
+async fn what_is_known_is_shown_while_the_broker_is_away_and_writes_say_so() {
+    let mut world = World::new().await;
+    world.config.wait = std::time::Duration::from_millis(500);
+    world.restart().await;
+    let run = world.create("first").await;
+    world.get(&run).await;
+    world.memory.as_ref().unwrap().faults().unavailable(true);
+    let client = world.client();
+    let get = v1::GetRunRequest { project: PROJECT.into(), run_id: run.clone(), at_least: 0 };
+    assert_eq!(client.once(client.runs().get_run(get)).await.unwrap().run.unwrap().name, "first");
+    let list = v1::ListRunsRequest { project: PROJECT.into(), ..Default::default() };
+    assert_eq!(client.once(client.runs().list_runs(list)).await.unwrap().runs.len(), 1);
+    let mut batch = tonic::Request::new(batch(&run, &session(1), 1, "loss", &[(1, 1.0)]));
+    batch.set_timeout(SOON);
+    assert_eq!(client.once(client.metrics().log_batch(batch)).await.unwrap_err().kind, footplate_api::Kind::Unavailable);
+    world.memory.as_ref().unwrap().faults().unavailable(false);
+    world.finish(&run, Vec::new()).await;
+    world.sealed(&run).await;
+}
