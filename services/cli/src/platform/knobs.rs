@@ -43,7 +43,8 @@ pub const NATS_PROGRAM: Knob<String> =
     Knob::new("nats.program", "", "nats-server to start; empty: beside this program, on the path, in the data folder's tools");
 
 /// The lease of a service's leader.
-pub const LEADER_LEASE: Knob<Duration> = Knob::new("lease.leader", "10s", "after how long without a sign of life another instance leads");
+pub const LEADER_LEASE: Knob<Duration> =
+    Knob::new("lease.leader", "10s", "after how long without a sign of life another instance leads; `up` uses 2s unless set");
 /// The lease of a node.
 pub const NODE_LEASE: Knob<Duration> =
     Knob::new("lease.node", "5m", "how long work goes on without the broker before the node itself ends it; 0s: without end");

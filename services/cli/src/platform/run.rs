@@ -7,7 +7,6 @@ use footplate_api::server::serve;
 use footplate_eventlog::Broker;
 use footplate_service::config::Config;
 use footplate_service::{Context, RunError, RunOptions, Telemetry, TelemetryOptions, listen};
-use std::path::Path;
 use std::sync::Arc;
 
 /// A failure of a setting, a port, a folder or a broker as the command line tells it.
@@ -43,7 +42,9 @@ pub async fn run_services(config: Config, chosen: &[Service], name: &str) -> any
         let broker =
             super::connect(&config, None, &format!("footplate {name}"), true).await.map_err(|error| failure(Exit::Unavailable, error))?;
         let broker: Arc<dyn Broker> = Arc::new(broker);
-        start_and_serve(&config, chosen, broker, data.path(), &context, listener).await?;
+        let lease = config.get(&knobs::LEADER_LEASE);
+        let wiring = Wiring { config: &config, broker, data: data.path(), context: &context, leader_lease: lease };
+        start_and_serve(&wiring, chosen, listener).await?;
         tracing::info!(%address, services = name, "serving");
         Ok::<(), anyhow::Error>(())
     })
@@ -56,18 +57,10 @@ pub async fn run_services(config: Config, chosen: &[Service], name: &str) -> any
 ///
 /// # Errors
 /// Services that do not start.
-pub async fn start_and_serve(
-    config: &Config,
-    chosen: &[Service],
-    broker: Arc<dyn Broker>,
-    data: &Path,
-    context: &Context,
-    listener: tokio::net::TcpListener,
-) -> anyhow::Result<()> {
-    let wiring = Wiring { config, broker, data, context };
-    let started = services::start(chosen, &wiring).await.map_err(|error| failure(Exit::Failed, error))?;
-    let shutdown = context.shutdown.clone();
-    context.supervisor.spawn("API", async move { serve(listener, started.parts, shutdown).await });
+pub async fn start_and_serve(wiring: &Wiring<'_>, chosen: &[Service], listener: tokio::net::TcpListener) -> anyhow::Result<()> {
+    let started = services::start(chosen, wiring).await.map_err(|error| failure(Exit::Failed, error))?;
+    let shutdown = wiring.context.shutdown.clone();
+    wiring.context.supervisor.spawn("API", async move { serve(listener, started.parts, shutdown).await });
     Ok(())
 }
 

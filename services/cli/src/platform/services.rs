@@ -9,6 +9,7 @@ use footplate_service::Context;
 use footplate_service::config::Config;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A service of the platform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +86,8 @@ pub struct Wiring<'a> {
     pub data: &'a Path,
     /// Shutdown, tasks, readiness, metrics.
     pub context: &'a Context,
+    /// The lease of each service's leader.
+    pub leader_lease: Duration,
 }
 
 /// The parts of a server with the started services.
@@ -138,14 +141,14 @@ async fn start_one(
     match service {
         Service::Executor => {
             let mut executor = footplate_executor_server::Config::new(instance);
-            executor.lease = config.get(&knobs::LEADER_LEASE);
+            executor.lease = wiring.leader_lease;
             executor.margin = config.get(&knobs::NODE_MARGIN);
             executor.read_wait = config.get(&knobs::READ_WAIT);
             Ok(footplate_executor_server::start(&executor, ledger, blobs, clock, &context).parts(parts))
         }
         Service::GpuInventory => {
             let mut inventory = footplate_gpu_inventory_server::Config::new(instance);
-            inventory.lease = config.get(&knobs::LEADER_LEASE);
+            inventory.lease = wiring.leader_lease;
             inventory.margin = config.get(&knobs::NODE_MARGIN);
             inventory.wait = config.get(&knobs::READ_WAIT);
             Ok(footplate_gpu_inventory_server::start(&inventory, ledger, clock, &context).parts(parts))

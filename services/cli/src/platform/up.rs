@@ -5,12 +5,13 @@
 
 use super::nats_server::{NatsServer, NatsServerConfig};
 use super::run::{exit_of, failure, options, start_and_serve, telemetry};
-use super::{DataFolder, agent, knobs, principals, services, services::Service};
+use super::services::{self, Service, Wiring};
+use super::{DataFolder, agent, knobs, principals};
 use crate::context::{ContextFile, NamedContext, default_path};
 use crate::output::{Exit, tell};
 use footplate_api::{Client, Target, v1};
 use footplate_eventlog::Broker;
-use footplate_service::config::Config;
+use footplate_service::config::{AnyKnob as _, Config, Origin};
 use footplate_service::{Context, Shutdown, Supervisor, listen};
 use footplate_types::{NodeName, PrincipalId};
 use std::path::{Path, PathBuf};
@@ -43,7 +44,9 @@ pub async fn up(config: Config) -> anyhow::Result<Exit> {
         let inner = inside(&outer, config.get(&knobs::GRACE));
         let broker = super::connect(&config, own_ref, "footplate up", true).await.map_err(|error| failure(Exit::Unavailable, error))?;
         let broker: Arc<dyn Broker> = Arc::new(broker);
-        start_and_serve(&config, &Service::ALL, broker.clone(), data.path(), &inner, listener).await?;
+        let leader_lease = leader_lease(&config);
+        let wiring = Wiring { config: &config, broker: broker.clone(), data: data.path(), context: &inner, leader_lease };
+        start_and_serve(&wiring, &Service::ALL, listener).await?;
         let client = Client::connect(Target::new(address.as_str()).token(&token))?;
         let node = agent::start(&config, broker, &client, &data.part("agent")?, &inner).map_err(|error| failure(Exit::Failed, error))?;
         let shutdown = outer.shutdown.clone();
@@ -57,6 +60,15 @@ pub async fn up(config: Config) -> anyhow::Result<Exit> {
         tokio::task::spawn_blocking(move || own.stop()).await?;
     }
     exit_of(ended)
+}
+
+/// The lease of the leaders: short unless set, since the data folder's lock lets in no other candidate, and after a kill the next start has to
+/// wait it out.
+fn leader_lease(config: &Config) -> Duration {
+    match config.origin(knobs::LEADER_LEASE.key()) {
+        Some(Origin::Default) | None => Duration::from_secs(2),
+        Some(_) => config.get(&knobs::LEADER_LEASE),
+    }
 }
 
 /// Runs `main` to its end, and `side` beside it.

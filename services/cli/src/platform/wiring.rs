@@ -22,7 +22,7 @@ pub(super) fn scheduler(
 ) -> ServerParts {
     let config = wiring.config;
     let mut scheduler = footplate_scheduler_server::Config::new(instance);
-    scheduler.lease = config.get(&knobs::LEADER_LEASE);
+    scheduler.lease = wiring.leader_lease;
     scheduler.wait = config.get(&knobs::READ_WAIT);
     scheduler.policy.ready_within = Millis(config.get(&knobs::READY_WITHIN).as_millis() as u64);
     footplate_scheduler_server::start(&scheduler, ledger, clock, context).parts(parts)
@@ -46,7 +46,7 @@ pub(super) async fn tracker(
     let unusable = |reason: String| StartError::Series { folder: folder.display().to_string(), reason };
     let series = series.map_err(|error| unusable(error.to_string()))?.map_err(|error| unusable(error.to_string()))?;
     let mut tracker = footplate_tracker_server::Config::new(instance, Some(wiring.data.join("tracker")));
-    tracker.lease = config.get(&knobs::LEADER_LEASE);
+    tracker.lease = wiring.leader_lease;
     tracker.seal_deadline = config.get(&knobs::SEAL_WITHIN);
     tracker.wait = config.get(&knobs::READ_WAIT);
     let started = footplate_tracker_server::start(&tracker, ledger, Arc::new(series), blobs.clone(), clock, context).await;

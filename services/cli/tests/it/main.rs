@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, unreachable_pub, missing_docs)]
 
 mod capture;
+mod cluster;
+mod faults;
 mod guide;
 mod help;
 mod jobfile;
