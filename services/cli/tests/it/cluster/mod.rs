@@ -124,7 +124,8 @@ impl Cluster {
     /// Waits until these nodes are ready.
     pub async fn nodes_ready(&self, nodes: &[&str]) {
         let look = || async {
-            let known = self.client.safely(|| async { self.client.nodes().list_nodes(v1::ListNodesRequest::default()).await }).await.ok()?.nodes;
+            let known =
+                self.client.safely(|| async { self.client.nodes().list_nodes(v1::ListNodesRequest::default()).await }).await.ok()?.nodes;
             nodes.iter().all(|name| known.iter().any(|node| node.name == *name && node.state == "ready")).then_some(())
         };
         eventually(PATIENCE, &format!("{nodes:?} are ready"), look).await;

@@ -21,15 +21,7 @@ type Body = Either<Incoming, Full<Bytes>>;
 const ROUTES: &[(&str, &[&str])] = &[
     (
         "tracker",
-        &[
-            "RunService",
-            "ExperimentService",
-            "MetricService",
-            "ArtifactService",
-            "BlobService",
-            "EventService",
-            "TrackerViewService",
-        ],
+        &["RunService", "ExperimentService", "MetricService", "ArtifactService", "BlobService", "EventService", "TrackerViewService"],
     ),
     ("scheduler", &["JobService", "QueueService", "SchedulerViewService"]),
     ("executor", &["AttemptService", "LogService", "ExecutorViewService"]),

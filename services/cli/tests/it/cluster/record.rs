@@ -281,5 +281,7 @@ pub async fn assert_kept(cluster: &Cluster, run: &Run, kept: &Path) -> String {
         bytes += log.len();
         short += usize::from(log.len() < record.out.len());
     }
-    format!("{points} points and {bytes} bytes of log as the workers recorded them; lost members: {lost:?}, {short} logs of theirs cut short")
+    format!(
+        "{points} points and {bytes} bytes of log as the workers recorded them; lost members: {lost:?}, {short} logs of theirs cut short"
+    )
 }
