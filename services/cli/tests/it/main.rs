@@ -9,6 +9,7 @@ mod guide;
 mod help;
 mod jobfile;
 mod platform;
+mod races;
 mod stops;
 mod submit;
 mod trace;
