@@ -31,7 +31,7 @@ pub fn shim_main(dir: &Path) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("shim {}: {error}", dir.0.display());
+            let _ = writeln!(io::stderr(), "shim {}: {error}", dir.0.display());
             ExitCode::FAILURE
         }
     }
@@ -141,8 +141,7 @@ fn start_workers(dir: &MemberDir, world: &mut supervise::World) -> Result<(), Sh
                 world.running.insert(pid, worker.rank);
             }
             Err(error) => {
-                let program = worker.argv.first().map_or("", String::as_str);
-                let told = format!("cannot start {program:?} in {}: {error}", worker.cwd.display());
+                let told = why_not_started(&worker, &error);
                 note_launch_error(&worker, &told);
                 world.ended.push(WorkerExit {
                     rank: worker.rank,
@@ -171,6 +170,26 @@ fn started_workers(world: &supervise::World) -> Vec<StartedWorker> {
     let mut workers: Vec<_> = world.running.iter().map(|(pid, rank)| StartedWorker { rank: *rank, process: process(*pid) }).collect();
     workers.sort_by_key(|worker| worker.rank);
     workers
+}
+
+/// Why a worker could not be started, with what to do where that is known: the system has one word for a program, a folder and an
+/// interpreter that are missing.
+fn why_not_started(worker: &WorkerSpec, error: &io::Error) -> String {
+    let program = worker.argv.first().map_or("", String::as_str);
+    if error.kind() != io::ErrorKind::NotFound {
+        return format!("cannot start {program:?} in {}: {error}", worker.cwd.display());
+    }
+    if !worker.cwd.is_dir() {
+        return format!("cannot start {program:?}: the folder {} is not there; it was not captured", worker.cwd.display());
+    }
+    if !program.contains('/') {
+        let path = worker.env.get("PATH").map_or("", String::as_str);
+        return format!("cannot start {program:?}: not found on this node (PATH is {path:?}); install it there, or name it by its full path");
+    }
+    if worker.cwd.join(program).exists() {
+        return format!("cannot start {program:?}: the interpreter that its first line names is not on this node; install it there");
+    }
+    format!("cannot start {program:?}: not found on this node, seen from {}; install it there, or capture it", worker.cwd.display())
 }
 
 /// The launch error belongs into the attempt's log, where a person looks.

@@ -200,7 +200,7 @@ async fn a_program_that_is_not_there_is_told_in_the_log_and_in_the_exit() {
     member.start(vec![member.worker(0, &["no-such-python", "train.py"]), member.worker(1, &["sleep", "60"])]);
     let exit = member.exit().await;
     let error = exit.workers[0].launch_error.clone().unwrap();
-    assert!(error.contains("no-such-python") && error.contains("No such file"), "{error}");
+    assert!(error.contains("no-such-python") && error.contains("not found on this node") && error.contains("install it"), "{error}");
     assert!(fs::read_to_string(member.path("0.err")).unwrap().contains("no-such-python"));
     assert_eq!(exit.workers[1].ended_by, EndedBy::Peer);
 }
