@@ -1,1 +1,62 @@
-fn main() {}
+//! `footplate-load`: load programs against real servers. Each prints its figures beside a floor or limit of the same run and the ratio, and
+//! with `--json FILE` writes them as one object.
+//!
+//! A figure alone says little on a busy machine, so what the platform does and what the bare broker does alternate in one run and the medians
+//! are compared. Every run starts servers of its own in temporary folders and leaves nothing behind; it never talks to a platform that is
+//! in use.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod figures;
+mod gang;
+mod ledger;
+mod platform;
+mod sample;
+mod submit;
+
+use clap::{Parser, Subcommand};
+use figures::Figures;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "footplate-load", about = "Load programs with figures beside a limit of the same run", version)]
+struct Args {
+    #[command(subcommand)]
+    program: Program,
+    /// Writes the figures as one JSON object
+    #[arg(long, global = true, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum Program {
+    /// Appending to the ledger and reading it, beside the bare broker
+    Ledger(ledger::Options),
+    /// From a submit to the first line of its worker, on one `footplate up`
+    Submit(submit::Options),
+    /// From a gang's placement to its launch, on declared nodes with simulated agents
+    Gang(gang::Options),
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = Args::parse();
+    let figures = match &args.program {
+        Program::Ledger(options) => ledger::run(options).await,
+        Program::Submit(options) => submit::run(options).await,
+        Program::Gang(options) => gang::run(options).await,
+    };
+    match figures.and_then(|figures| tell(&figures, args.json.as_deref())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("footplate-load: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn tell(figures: &Figures, json: Option<&std::path::Path>) -> anyhow::Result<()> {
+    print!("{}", figures.table());
+    json.map_or(Ok(()), |file| figures.write(file))
+}

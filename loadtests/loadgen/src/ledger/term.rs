@@ -1,0 +1,113 @@
+//! A leader's appends: full batches under a term, each decided upon a view that has folded the one before, beside bare batches with the
+//! same expectation.
+
+use super::raw::{Raw, Ready};
+use super::{Options, Stage, Turns, rate};
+use crate::figures::{Against, Figures};
+use crate::sample::{Sample, encoded};
+use anyhow::{Context as _, Result};
+use footplate_es::{Decision, Evolve};
+use footplate_eventlog::port::BATCH_MAX;
+use footplate_eventlog::{Decider, Expect, LeaseConfig, Ledger, Live, Look, Verdict, follow, lead};
+use footplate_events::facts::TermBegan;
+use footplate_events::{Envelope, Recorded, Subject};
+use footplate_types::ServiceName;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, oneshot};
+use tokio_util::sync::CancellationToken;
+
+/// How long the lease of the leaders lasts.
+const LEASE: Duration = Duration::from_secs(30);
+
+pub(super) async fn run(options: &Options, figures: &mut Figures) -> Result<()> {
+    let mut stage = Stage::open(true).await?;
+    let mut turns = Turns::default();
+    for turn in 0..options.repetitions {
+        turns.raw.push(bare(&mut stage.raw, &stage.sample, options.events, turn).await?);
+        let envelopes = stage.sample.openings(options.events)?;
+        turns.ours.push(led(&stage.ledger, envelopes, turn).await?);
+    }
+    let (ours, raw) = turns.medians();
+    figures.ratio("append_term", "append under a term, full batches, synced", ours, raw, Against::AtLeast(0.7));
+    Ok(())
+}
+
+async fn bare(raw: &mut Raw, sample: &Sample, count: usize, turn: usize) -> Result<f64> {
+    let service = ServiceName::parse(&format!("bare-{turn}"))?;
+    let subject = Subject::term(&service);
+    let mut envelope = sample.opening()?;
+    envelope.event = TermBegan { service, instance: "load".to_owned() }.into();
+    envelope.subject = subject.clone();
+    let term = raw.publish(Ready::new(&encoded(&envelope)?, &Expect::Subject(0))?).await?;
+    let expect = Expect::Other { subject: subject.to_string(), sequence: term };
+    let ready = sample.openings(count)?;
+    let ready = ready.iter().map(|one| Ready::new(&encoded(one)?, &expect)).collect::<Result<Vec<_>>>()?;
+    let began = Instant::now();
+    for batch in ready.chunks(BATCH_MAX) {
+        raw.batch(batch).await?;
+    }
+    Ok(rate(count, began))
+}
+
+/// Lets a leader write all events; the time runs from its first decision until its view holds the last.
+async fn led(ledger: &Ledger, envelopes: Vec<Envelope>, turn: usize) -> Result<f64> {
+    let count = envelopes.len();
+    let service = ServiceName::parse(&format!("led-{turn}"))?;
+    let live = Live::new(Counted::default(), ledger.end().await?);
+    let shutdown = CancellationToken::new();
+    let following = tokio::spawn(follow(ledger.clone(), Vec::new(), live.clone(), shutdown.clone()));
+    let (done, took) = oneshot::channel();
+    let decider = Writer { left: envelopes, count: count as u64, began: None, done: Some(done) };
+    let lease = LeaseConfig { service, instance: "load".to_owned(), lease: LEASE };
+    let leading = tokio::spawn(lead(ledger.clone(), lease, live, decider, Arc::new(Notify::new()), shutdown.clone()));
+    let took = took.await.context("the leader ended before its work")?;
+    shutdown.cancel();
+    leading.await??;
+    following.await?;
+    Ok(count as f64 / took.as_secs_f64())
+}
+
+/// A view that counts runs.
+#[derive(Debug, Default)]
+struct Counted(u64);
+
+impl Evolve for Counted {
+    fn evolve(&mut self, recorded: &Recorded) {
+        self.0 += u64::from(recorded.envelope.subject.run_id().is_some());
+    }
+}
+
+/// Decides on a full batch at every look.
+struct Writer {
+    left: Vec<Envelope>,
+    count: u64,
+    began: Option<Instant>,
+    done: Option<oneshot::Sender<Duration>>,
+}
+
+impl Decider for Writer {
+    type State = Counted;
+
+    fn term_began(&mut self, _: &Look) {}
+
+    fn decide(&mut self, state: &Counted, _: &Look) -> Verdict {
+        let began = *self.began.get_or_insert_with(Instant::now);
+        if state.0 >= self.count
+            && let Some(done) = self.done.take()
+        {
+            // Whoever measured has gone when nobody listens.
+            let _ = done.send(began.elapsed());
+        }
+        let part = self.left.split_off(self.left.len().saturating_sub(BATCH_MAX));
+        let decided =
+            part.into_iter().map(|envelope| Decision { subject: envelope.subject, event: envelope.event, cause: None, ordinal: 0 });
+        Verdict { decisions: decided.collect(), wake_in: None }
+    }
+
+    fn act<'a>(&'a mut self, _: &'a Live<Counted>, _: &'a Look) -> BoxFuture<'a, Result<(), String>> {
+        async { Ok(()) }.boxed()
+    }
+}
