@@ -99,7 +99,9 @@ fn message(exit: &ShimExit, worker: &ShimWorkerExit, error_file: &Path, stderr: 
         return short(error);
     }
     let said = exception(error_file).or_else(|| last_line(stderr)).unwrap_or_default();
-    if exit.out_of_memory && worker.signal == Some(9) { short(&format!("killed for want of memory; {said}")) } else { short(&said) }
+    // 137 is a shell's way to say that what it ran died of signal 9.
+    let killed = worker.signal == Some(9) || worker.code == Some(137);
+    if exit.out_of_memory && killed { short(&format!("killed for want of memory; {said}")) } else { short(&said) }
 }
 
 fn short(text: &str) -> String {

@@ -5,7 +5,7 @@ use crate::{
     boot,
     config::{AgentConfig, AgentError, Mode},
     core::{Core, CoreState, Fixed},
-    durable,
+    durable::Twin,
     hands::Hands,
     members::{Members, lease_file},
     shim::Lease,
@@ -18,8 +18,8 @@ use std::{
     fs::{self, File, OpenOptions},
     io,
     os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-    sync::Arc,
+    path::Path,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 use tokio::net::UnixListener;
@@ -33,6 +33,8 @@ pub(super) struct Parts {
     pub(super) spools: Spools,
     pub(super) shape: NodeShape,
     pub(super) listener: Option<UnixListener>,
+    /// The persisted state.
+    pub(super) twin: Arc<Mutex<Twin>>,
     /// Held: the folder is this agent's.
     _lock: File,
 }
@@ -42,10 +44,8 @@ fn folder(config: &AgentConfig, doing: &'static str) -> impl FnOnce(io::Error) -
     move |source| AgentError::Folder { doing, work, source }
 }
 
-/// Where the state is kept.
-pub(super) fn state_file(config: &AgentConfig) -> PathBuf {
-    config.work.join("state.json")
-}
+/// Room that is taken beforehand for each of the two copies of the state: some hundred members.
+const STATE_BYTES: u64 = 512 << 10;
 
 pub(super) async fn open(config: &AgentConfig, blobs: Arc<dyn BlobAccess>, life: &CancellationToken) -> Result<Parts, AgentError> {
     fs::create_dir_all(&config.work).map_err(folder(config, "create folder"))?;
@@ -53,7 +53,10 @@ pub(super) async fn open(config: &AgentConfig, blobs: Arc<dyn BlobAccess>, life:
     fs::set_permissions(&config.work, fs::Permissions::from_mode(0o700)).map_err(folder(config, "close folder to others"))?;
     let lock = lock(config)?;
     let spools = free_spools(config).await?;
-    let mut state: CoreState = durable::read_json(&state_file(config)).map_err(folder(config, "read state"))?.unwrap_or_default();
+    let (twin, kept) = Twin::open(&config.work.join("state"), STATE_BYTES).map_err(folder(config, "open state"))?;
+    let unreadable = |error: serde_json::Error| io::Error::new(io::ErrorKind::InvalidData, error);
+    let state = kept.map(|bytes| serde_json::from_slice::<CoreState>(&bytes)).transpose();
+    let mut state = state.map_err(unreadable).map_err(folder(config, "read state"))?.unwrap_or_default();
     if state.token.is_empty() {
         state.token = u32::from_le_bytes(footplate_clock::entropy()).to_string();
     }
@@ -79,7 +82,16 @@ pub(super) async fn open(config: &AgentConfig, blobs: Arc<dyn BlobAccess>, life:
         }
     };
     let shape = config.shape.shape(&config.work);
-    Ok(Parts { core: Core::new(fixed, state, lease_until), hands, intake, spools, shape, listener, _lock: lock })
+    Ok(Parts {
+        core: Core::new(fixed, state, lease_until),
+        hands,
+        intake,
+        spools,
+        shape,
+        listener,
+        twin: Arc::new(Mutex::new(twin)),
+        _lock: lock,
+    })
 }
 
 fn lock(config: &AgentConfig) -> Result<File, AgentError> {

@@ -1,11 +1,11 @@
 //! Doing what was judged: effects become files, messages and calls on members; what comes of them comes back as inputs.
 
-use super::open::{Parts, state_file};
+use super::open::Parts;
 use crate::{
     boot,
     config::AgentConfig,
     core::{BeatOutcome, CoreState, Effect, End, Input, MemberKey},
-    durable,
+    durable::Twin,
     hands::Hands,
     members::lease_file,
     record::StoredReport,
@@ -19,7 +19,12 @@ use footplate_events::{
     messages::{Beat, BeatMessage, ExecutorReport, InventoryReport, ReportBody, Task, beat_subject},
 };
 use footplate_types::{Epoch, NodeShape};
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -32,7 +37,7 @@ const DISK_PAUSE: Duration = Duration::from_millis(250);
 type Outgoing = (Task, ExecutorReport, Option<MemberKey>);
 
 pub(super) struct Performer {
-    state_file: PathBuf,
+    state: Arc<Mutex<Twin>>,
     lease_file: PathBuf,
     sync: bool,
     node: footplate_types::NodeName,
@@ -65,7 +70,7 @@ impl Performer {
             }
         });
         Self {
-            state_file: state_file(config),
+            state: parts.twin.clone(),
             lease_file: lease_file(config),
             sync: config.sync,
             node: config.node.clone(),
@@ -130,7 +135,7 @@ impl Performer {
         });
     }
 
-    /// The state is on disk when this returns; until then nothing else is done. A full disk stops all judgement, not the members.
+    /// The state is on disk when this returns; until then nothing else is done.
     async fn persist(&self, state: &CoreState) {
         if let Some(epoch) = state.epoch {
             self.intake.set_epoch(epoch);
@@ -140,8 +145,8 @@ impl Performer {
         }
         let json = serde_json::to_vec(state).unwrap_or_default();
         loop {
-            let (path, json) = (self.state_file.clone(), json.clone());
-            match tokio::task::spawn_blocking(move || durable::write(&path, &json)).await {
+            let (twin, json) = (self.state.clone(), json.clone());
+            match tokio::task::spawn_blocking(move || twin.lock().unwrap_or_else(PoisonError::into_inner).write(&json)).await {
                 Ok(Ok(())) => return,
                 Ok(Err(error)) => tracing::error!(%error, "state cannot be written"),
                 Err(_) => return,

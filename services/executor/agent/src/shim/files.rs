@@ -11,6 +11,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Bytes of a lease file.
+const LEASE_BYTES: usize = 256;
+
 /// The environment variable that marks every process of a member.
 pub const MARKER_VARIABLE: &str = "FOOTPLATE_MEMBER";
 
@@ -192,9 +195,12 @@ impl Lease {
         self.boot_id == boot_id && self.until_boot_ns.is_none_or(|until| now_ns < until)
     }
 
-    /// Writes the lease file.
+    /// Writes the lease file. A full disk must not end what runs: then the old file's own bytes are written over.
     pub fn write(&self, path: &Path) -> io::Result<()> {
-        durable::write_json(path, self)
+        let mut bytes = serde_json::to_vec(self).map_err(io::Error::other)?;
+        // Always the same length, so that a later one fits into an earlier one's place.
+        bytes.resize(bytes.len().max(LEASE_BYTES), b' ');
+        durable::write_or_overwrite(path, &bytes)
     }
 
     /// Reads the lease file.

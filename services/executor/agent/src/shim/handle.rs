@@ -104,15 +104,20 @@ impl ShimHandle {
         durable::read_json(&self.dir.exit()).map_err(ShimError::file("read", self.dir.exit()))
     }
 
-    /// Asks for the end: the wish is on disk before the bell is rung, so a shim that starts or wakes later obeys it too.
+    /// Asks for the end: the wish is on disk before the bell is rung, so a shim that starts or wakes later obeys it too. On a full disk a
+    /// shim that lives hears it from the bell alone.
     pub fn stop(&self, stop: &Stop) -> Result<(), ShimError> {
-        durable::write_json(&self.dir.stop(), stop).map_err(ShimError::file("write", self.dir.stop()))?;
+        let written = durable::write_json(&self.dir.stop(), stop).map_err(ShimError::file("write", self.dir.stop()));
         let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::CLOEXEC;
         // Nobody listening (not started, ended or dead) is for `state` to find out.
-        if let Ok(bell) = rustix::fs::open(self.dir.control(), flags, rustix::fs::Mode::empty()) {
-            let _ = rustix::io::write(&bell, b"!");
+        let Ok(bell) = rustix::fs::open(self.dir.control(), flags, rustix::fs::Mode::empty()) else { return written };
+        let mut wish = serde_json::to_vec(stop).unwrap_or_default();
+        wish.push(b'\n');
+        // Shorter than what a pipe takes as one piece.
+        match rustix::io::write(&bell, &wish) {
+            Ok(count) if count == wish.len() => Ok(()),
+            Ok(_) | Err(_) => written,
         }
-        Ok(())
     }
 
     /// Makes sure that this member never starts: afterwards every shim that comes late refuses. `false` when one has it already.

@@ -184,7 +184,9 @@ fn why_not_started(worker: &WorkerSpec, error: &io::Error) -> String {
     }
     if !program.contains('/') {
         let path = worker.env.get("PATH").map_or("", String::as_str);
-        return format!("cannot start {program:?}: not found on this node (PATH is {path:?}); install it there, or name it by its full path");
+        return format!(
+            "cannot start {program:?}: not found on this node (PATH is {path:?}); install it there, or name it by its full path"
+        );
     }
     if worker.cwd.join(program).exists() {
         return format!("cannot start {program:?}: the interpreter that its first line names is not on this node; install it there");

@@ -14,8 +14,9 @@ use rustix::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::File,
-    io::Read as _,
+    io::{Read as _, Write as _},
     os::fd::OwnedFd,
+    time::Duration,
 };
 
 /// Longest sleep: bounds how late an expired lease is seen.
@@ -26,6 +27,11 @@ const BUSY_TICK_MS: u64 = 10;
 const SETTLE_MS: u64 = 100;
 /// How long what outlives the workers may end on its own before it gets TERM.
 const LINGER_MS: u64 = 500;
+/// Pause before the end is tried to be recorded again.
+const RECORD_PAUSE: Duration = Duration::from_millis(250);
+/// How often an unreadable lease file is read before that means that the lease is over.
+const LEASE_TRIES: u32 = 5;
+const LEASE_PAUSE: Duration = Duration::from_millis(20);
 const MILLI: u64 = 1_000_000;
 
 /// Any child, whatever signal its end is told by (`__WALL`).
@@ -167,11 +173,23 @@ impl World {
         }
     }
 
+    /// Empties the bell; the last wish that it carried.
+    fn listen(&mut self) -> Option<Stop> {
+        let mut said = Vec::new();
+        let mut piece = [0u8; 4096];
+        while let Ok(count) = self.bell.read(&mut piece)
+            && count > 0
+        {
+            said.extend_from_slice(&piece[..count]);
+        }
+        said.split(|byte| *byte == b'\n').rev().find_map(|line| serde_json::from_slice(line).ok())
+    }
+
     /// Reads the agent's wish. The file is the truth, the bell only wakes; a later wish may shorten the grace, never lengthen it.
     fn look_for_stop(&mut self, dir: &MemberDir, now: u64) {
-        let mut rung = [0u8; 64];
-        while self.bell.read(&mut rung).is_ok_and(|count| count > 0) {}
-        let Ok(Some(stop)) = durable::read_json::<Stop>(&dir.stop()) else { return };
+        let rung = self.listen();
+        // On a full disk there may be no file: then the bell itself has said what is wished.
+        let Some(stop) = durable::read_json::<Stop>(&dir.stop()).ok().flatten().or(rung) else { return };
         match self.phase {
             Phase::Running | Phase::Settling { .. } if !self.running.is_empty() => match stop.notice {
                 Some(notice) => {
@@ -203,8 +221,13 @@ impl World {
         if self.lease.holds(&self.boot_id, now) || self.lease_expired {
             return;
         }
-        if let Ok(Some(lease)) = Lease::read(&self.spec.lease) {
-            self.lease = lease;
+        for _ in 0..LEASE_TRIES {
+            if let Ok(Some(lease)) = Lease::read(&self.spec.lease) {
+                self.lease = lease;
+                break;
+            }
+            // It is being written in place, as on a full disk.
+            std::thread::sleep(LEASE_PAUSE);
         }
         if !self.lease.holds(&self.boot_id, now) {
             self.lease_expired = true;
@@ -303,5 +326,14 @@ pub(super) fn run(dir: &MemberDir, mut world: World) -> Result<(), ShimError> {
         world.sleep(boot::now_ns());
     }
     let exit = world.into_exit();
-    durable::write_json(&dir.exit(), &exit).map_err(ShimError::file("write", dir.exit()))
+    // Whoever waits for this record can wait for a full disk; a lost one could never be made up.
+    let mut told = false;
+    while let Err(error) = durable::write_json(&dir.exit(), &exit) {
+        if !std::mem::replace(&mut told, true) {
+            // Not `eprintln!`, which panics when its own file has no room.
+            let _ = writeln!(std::io::stderr(), "the end cannot be recorded yet: {error}");
+        }
+        std::thread::sleep(RECORD_PAUSE);
+    }
+    Ok(())
 }

@@ -4,11 +4,11 @@ use crate::node::{Node, SOON, launch};
 use footplate_eventlog::StreamName;
 use footplate_events::{
     facts::{Exit, LogStream, StopCause},
-    messages::{BeatMessage, ExecutorReport, RunCommand, SpoolPosition, TrackerReport},
+    messages::{BeatMessage, ExecutorReport, RunCommand, SpoolPosition, Task, TrackerReport},
 };
 use footplate_executor_agent::{AgentError, OnShutdown};
 use footplate_testkit::{eventually, repository_root};
-use footplate_types::{Epoch, RunId};
+use footplate_types::{AttemptNumber, Epoch, RunId};
 use std::{fs, time::Duration};
 
 fn run(number: u8) -> RunId {
@@ -342,8 +342,82 @@ async fn a_python_worker_logs_through_the_socket_and_finds_its_checkpoint_again(
     let mut second = task.clone();
     second.run = run(2);
     second.slots = vec![footplate_types::SlotIndex(2)];
-    second.checkpoint = Some((footplate_types::AttemptNumber(1), stored.step, stored.manifest));
+    second.checkpoint = Some((AttemptNumber(1), stored.step, stored.manifest));
     node.run_member(&second).await;
     assert!(node.exited(run(2)).await.is_success());
     node.log_says(run(2), 0, LogStream::Stdout, "resumed weights 1").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn samples_of_the_node_go_into_its_own_series() {
+    let mut node = Node::new();
+    node.config.timings.sample_every = Duration::from_millis(50);
+    node.start();
+    node.registered(1).await;
+    let sampled = || async {
+        let page = footplate_eventlog::Broker::read(&node.broker, StreamName::Metrics, "fp.metrics.*.n1", 1, usize::MAX).await.unwrap();
+        let batches = page
+            .messages
+            .iter()
+            .map(|message| <footplate_api::metrics::Batch as prost::Message>::decode(message.payload.as_ref()).unwrap());
+        let batches: Vec<_> = batches.collect();
+        (batches.len() >= 3).then_some(batches)
+    };
+    let batches = eventually(SOON, "samples arrive", sampled).await;
+    assert!(batches.iter().all(|batch| batch.run == "node:n1"));
+    assert_eq!(batches.iter().map(|batch| batch.n).take(3).collect::<Vec<_>>(), [1, 2, 3]);
+    assert!(batches[0].series.iter().any(|block| block.name == "host/memory_free_bytes"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_eats_more_memory_than_it_asked_is_killed_and_told_why() {
+    let mut node = Node::started().await;
+    let mut task = node.shell(1, "python3 -c 'x = bytearray(600 << 20); print(len(x))'");
+    task.memory_bytes = 64 << 20;
+    node.run_member(&task).await;
+    let exited = node.exited(run(1)).await;
+    if exited.is_success() {
+        eprintln!("skipped: no memory cgroup can be made here");
+        return;
+    }
+    assert!(exited.workers[0].message.contains("memory"), "{exited:?}");
+    node.log_says(run(1), 0, LogStream::Platform, "memory").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_gangs_on_one_node_meet_each_at_its_own_port_and_a_retry_at_another() {
+    const SCRIPT: &str = "import os, socket, time\n\
+        run, rank, at = os.environ['FOOTPLATE_RUN_ID'], os.environ['RANK'], (os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT']))\n\
+        if rank == '0':\n    s = socket.socket()\n    s.bind(at)\n    s.listen()\n    c, _ = s.accept()\n    c.sendall(run.encode())\n    c.close()\n\
+        else:\n    for _ in range(200):\n        try:\n            c = socket.create_connection(at)\n            break\n        except OSError:\n            time.sleep(0.05)\n    \
+        assert c.makefile().read() == run\n\
+        print('met', flush=True)\n";
+    // A stranger on the port that everybody takes by default; taken already is as good.
+    let _stranger = std::net::TcpListener::bind("127.0.0.1:29500");
+    let mut node = Node::started().await;
+    let source = node.snapshot(&[("gang.py", SCRIPT)]);
+    let gang = |node: &Node, run: u8| {
+        let mut task = node.shell(run, "python3 gang.py");
+        (task.workers, task.world_size) = (2, 2);
+        task.source = Some(source.clone());
+        task
+    };
+    let (first, second) = (gang(&node, 1), gang(&node, 2));
+    node.assign(vec![first.clone(), second.clone()]).await;
+    let (at_first, at_second) = (node.ready(run(1)).await, node.ready(run(2)).await);
+    assert_ne!(at_first.port, at_second.port);
+    let orders = vec![node.run_order(&first, at_first.clone()), node.run_order(&second, at_second)];
+    node.assign(orders).await;
+    for number in [1, 2] {
+        let exited = node.exited(run(number)).await;
+        assert!(exited.is_success(), "{exited:?}");
+    }
+    // The port of the first is in TIME_WAIT now: the next attempt is given another, and meets.
+    let retry = Task { attempt: AttemptNumber(2), run: run(3), ..gang(&node, 3) };
+    node.assign(vec![retry.clone()]).await;
+    let again = node.ready(run(3)).await;
+    assert_ne!(again.port, at_first.port);
+    let order = node.run_order(&retry, again);
+    node.assign(vec![order]).await;
+    assert!(node.exited(run(3)).await.is_success());
 }

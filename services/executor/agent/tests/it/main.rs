@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod agent;
+mod disk;
 mod node;
 mod shim;
 mod simulated;
