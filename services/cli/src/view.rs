@@ -75,7 +75,8 @@ pub fn reason(run: &Run) -> String {
     if !run.waiting.is_empty() {
         return run.waiting.clone();
     }
-    if matches!(run.outcome(), Outcome::Unspecified | Outcome::Succeeded) { String::new() } else { run.cause.replace('_', " ") }
+    let says_more = !matches!(run.outcome(), Outcome::Unspecified | Outcome::Succeeded) && run.cause != standing(run);
+    if says_more { run.cause.replace('_', " ") } else { String::new() }
 }
 
 /// How long ago an RFC 3339 instant was; `-` when there is none.
@@ -85,7 +86,11 @@ pub fn since(time: &str, now: Timestamp) -> String {
 
 /// Milliseconds as a length of time; `-` for none.
 pub fn lasted(millis: u64) -> String {
-    if millis == 0 { "-".to_owned() } else { length(millis / 1_000) }
+    match millis {
+        0 => "-".to_owned(),
+        1..1_000 => format!("{millis}ms"),
+        _ => length(millis / 1_000),
+    }
 }
 
 /// A metric's value in at most six digits, exact where that is shorter.

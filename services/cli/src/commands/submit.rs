@@ -134,6 +134,8 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         spec: Some(job_spec(&documents.file, refs)),
         // One id for every try of this call: a lost answer gives the same run.
         request_id: args.request_id.clone().unwrap_or_else(|| footplate_clock::request_id().to_string()),
+        // A key of the user's fixes the run's id; else ids of one machine sort by time.
+        run_id: if args.request_id.is_some() { String::new() } else { footplate_clock::run_id().to_string() },
         queue_anyway: args.queue_anyway,
         ..v1::SubmitJobRequest::default()
     };

@@ -180,7 +180,8 @@ impl job_service_server::JobService for Services {
             return Err(refusal.clone());
         }
         let request = request.into_inner();
-        let run_id = Digest::of(request.request_id.as_bytes()).to_string()[..32].to_owned();
+        let keyed = || Digest::of(request.request_id.as_bytes()).to_string()[..32].to_owned();
+        let run_id = if request.run_id.is_empty() { keyed() } else { request.run_id.clone() };
         if request.dry_run {
             return Ok(Response::new(v1::SubmitJobResponse {
                 remark: "it would wait for a slot".to_owned(),

@@ -58,7 +58,7 @@ fn an_answer_lost_on_the_way_and_a_key_given_twice_name_one_run() {
     let (platform, folder) = (Platform::start(), folder(JOB));
     platform.state().lost_answers = 2;
     ends(&platform.run(folder.path(), &["submit", "-q", "job.yaml"]), Exit::Done);
-    let ids: Vec<String> = platform.state().submitted.iter().map(|request| request.request_id.clone()).collect();
+    let ids: Vec<String> = platform.state().submitted.iter().map(|request| format!("{} {}", request.run_id, request.request_id)).collect();
     assert_eq!(ids.len(), 3);
     assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
     let keyed = |_| stdout(&platform.run(folder.path(), &["submit", "-q", "--request-id", "nightly-7", "job.yaml"]));

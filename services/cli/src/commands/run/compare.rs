@@ -2,7 +2,7 @@
 
 use crate::{
     context::{Context, find_run},
-    output::{Column, Exit, Row},
+    output::{Column, Exit, Row, tell},
     view,
 };
 use footplate_api::types::Run;
@@ -46,6 +46,9 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         let cells = std::iter::once(key.clone()).chain(values.iter().map(|value| value.clone().unwrap_or_else(|| "-".to_owned()))).collect();
         Row { id: key, cells, data }
     }));
+    if rows.len() == 1 {
+        tell("they agree in everything that is compared (--all shows it)");
+    }
     if ctx.output.quiet || !matches!(ctx.output.format, crate::output::Format::Table | crate::output::Format::Wide) {
         rows.remove(0);
     }

@@ -60,6 +60,8 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         project: client.project().to_owned(),
         spec: Some(types::JobSpec { rerun_of: found.run_id.clone(), ..spec }),
         request_id: args.request_id.clone().unwrap_or_else(|| footplate_clock::request_id().to_string()),
+        // A key of the user's fixes the run's id; else ids of one machine sort by time.
+        run_id: if args.request_id.is_some() { String::new() } else { footplate_clock::run_id().to_string() },
         queue_anyway: args.queue_anyway,
         ..v1::SubmitJobRequest::default()
     };
