@@ -78,6 +78,8 @@ struct Inner {
     refused: u64,
     /// Places up to which everything is settled, oldest first, a minute apart at least.
     settled: VecDeque<Place>,
+    /// What is settled of each spool, by whichever instance.
+    covered: BTreeMap<(NodeName, SpoolId), u64>,
 }
 
 impl Inner {
@@ -86,6 +88,24 @@ impl Inner {
         if is_due && self.settled.len() < SAMPLES_MAX {
             self.settled.push_back(place);
         }
+    }
+
+    fn cover(&mut self, settled: &Settled) {
+        let covered = self.covered.entry((settled.node.clone(), settled.up_to.spool)).or_default();
+        *covered = (*covered).max(settled.up_to.offset);
+    }
+
+    fn covers(&self, node: &NodeName, at: SpoolPosition) -> bool {
+        self.covered.get(&(node.clone(), at.spool)).is_some_and(|covered| *covered >= at.offset)
+    }
+
+    /// Drops what another instance has settled meanwhile: folded again it would be stale news. Returns how many.
+    fn drop_covered(&mut self) -> usize {
+        let before = self.waiting.len();
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.retain(|waiting| !self.covers(&waiting.node, waiting.report.at));
+        self.waiting = waiting;
+        before - self.waiting.len()
     }
 
     /// The newest place that was settled and is older than what is kept, at `now` of the broker's clock.
@@ -129,7 +149,10 @@ impl Inbox {
 
     /// The oldest waiting reports that a view at `view` may fold, at most `most`.
     pub fn peek(&self, view: u64, most: usize) -> Vec<Waiting> {
-        self.lock().waiting.iter().take(most).take_while(|waiting| waiting.needs_view <= view).cloned().collect()
+        let mut inner = self.lock();
+        let dropped = inner.drop_covered();
+        self.room.add_permits(dropped);
+        inner.waiting.iter().take(most).take_while(|waiting| waiting.needs_view <= view).cloned().collect()
     }
 
     /// How many wait.
@@ -150,11 +173,18 @@ impl Inbox {
     /// The oldest `count` reports are durable: forget them and tell their nodes.
     pub async fn settle(&self, broker: &dyn Broker, count: usize) -> Result<(), String> {
         let mut up_to: BTreeMap<NodeName, SpoolPosition> = BTreeMap::new();
-        for waiting in self.lock().waiting.iter().take(count) {
-            up_to.insert(waiting.node.clone(), waiting.report.at);
+        {
+            let inner = self.lock();
+            for waiting in inner.waiting.iter().take(count) {
+                // A settled position is never lowered: another instance may have come further.
+                if !inner.covers(&waiting.node, waiting.report.at) {
+                    up_to.insert(waiting.node.clone(), waiting.report.at);
+                }
+            }
         }
         for (node, up_to) in up_to {
-            publish_settled(broker, &self.service, node, up_to).await?;
+            publish_settled(broker, &self.service, node.clone(), up_to).await?;
+            self.lock().cover(&Settled { node, up_to });
         }
         self.forget(count);
         Ok(())
@@ -174,10 +204,27 @@ impl Inbox {
     /// Reads the service's reports from the stream into the inbox until shut down. What was settled a day ago is purged on the way, so
     /// that only a leader, whose reports are settled, purges.
     pub async fn fill(self, broker: Arc<dyn Broker>, shutdown: CancellationToken) {
+        let following = self.clone().follow_settled(broker.clone(), shutdown.clone());
+        tokio::join!(self.read_reports(broker, shutdown), following);
+    }
+
+    /// Remembers what is settled, by whichever instance, until shut down.
+    async fn follow_settled(self, broker: Arc<dyn Broker>, shutdown: CancellationToken) {
+        let mut tail = broker.tail(StreamName::Settled, vec![format!("fp.settled.*.{}", self.service)], 1);
+        while let Some(Some(item)) = until_shutdown(&shutdown, tail.next()).await {
+            let TailItem::Message(message) = item else { continue };
+            if let Ok(settled) = serde_json::from_slice::<Settled>(&message.payload) {
+                self.lock().cover(&settled);
+            }
+        }
+    }
+
+    async fn read_reports(self, broker: Arc<dyn Broker>, shutdown: CancellationToken) {
         let mut cursor = SpoolCursor::default();
         let Some(settled) = until_shutdown(&shutdown, read_settled(broker.as_ref(), &self.service)).await else { return };
         for settled in settled {
             cursor.settled(&settled.node, settled.up_to);
+            self.lock().cover(&settled);
         }
         let filter = format!("fp.report.*.{}", self.service);
         let mut tail = broker.tail(StreamName::Reports, vec![filter.clone()], 1);
@@ -322,6 +369,35 @@ mod tests {
         assert_eq!(cursor.take(&node, at(9), 9), Turn::Next);
         let other = SpoolPosition { spool: SpoolId::from_bytes([2; 16]), offset: 1 };
         assert_eq!(cursor.take(&node, other, 1), Turn::Next);
+    }
+
+    fn waiting(offset: u64) -> Waiting {
+        let node = NodeName::parse("n1").unwrap();
+        let changed = footplate_events::facts::NodeHealthChanged { gpu: None, healthy: true, reason: String::new() };
+        let report = Report {
+            node: node.clone(),
+            epoch: footplate_types::Epoch(1),
+            at: at(offset),
+            kept_from: 1,
+            body: footplate_events::messages::ReportBody::Inventory(footplate_events::messages::InventoryReport::HealthChanged { changed }),
+            traceparent: None,
+        };
+        Waiting { node, report, needs_view: 0, place: Place { sequence: offset, at: Timestamp::default() } }
+    }
+
+    #[tokio::test]
+    async fn what_another_instance_has_settled_is_not_folded_again_nor_settled_backwards() {
+        let broker = crate::memory::MemoryBroker::new();
+        let inbox = Inbox::new("gpu-inventory", Arc::new(Notify::new()));
+        inbox.lock().waiting.extend([1, 2, 3].map(waiting));
+        let node = NodeName::parse("n1").unwrap();
+        inbox.lock().cover(&Settled { node: node.clone(), up_to: at(2) });
+        let peeked: Vec<u64> = inbox.peek(0, 10).iter().map(|waiting| waiting.report.at.offset).collect();
+        assert_eq!(peeked, [3]);
+        inbox.lock().cover(&Settled { node, up_to: at(9) });
+        inbox.settle(&broker, 1).await.unwrap();
+        assert_eq!(read_settled(&broker, "gpu-inventory").await, vec![], "nothing lower than 9 is published");
+        assert!(inbox.is_empty());
     }
 
     #[test]

@@ -22,8 +22,6 @@ use tokio::time::{Instant, sleep_until};
 const INBOX_MAX: usize = 1_024;
 /// Appends that the writer itself keeps waiting.
 const WAITING_MAX: usize = 4_096;
-/// Singles that may be under way at once; what comes beyond gathers into a batch.
-const SINGLES_MAX: usize = 8;
 /// Payload bytes after which a batch takes no more.
 const BATCH_BYTES_MAX: usize = 4 << 20;
 /// The first pause before an append is sent again; doubled up to [`AGAIN_MAX`].
@@ -93,7 +91,7 @@ pub(crate) fn start(broker: Arc<dyn Broker>) -> mpsc::Sender<Append> {
         flights: FuturesUnordered::new(),
         singles: 0,
         batches: 0,
-        cost: Cost::default(),
+        cost: Cost::new(Instant::now()),
         landed: Instant::now(),
         known: BTreeMap::new(),
     };
@@ -122,7 +120,13 @@ impl Writer {
             let wake_at = self.launch();
             tokio::select! {
                 biased;
-                Some(landed) = self.flights.next(), if !self.flights.is_empty() => self.land(landed),
+                Some(landed) = self.flights.next(), if !self.flights.is_empty() => {
+                    self.land(landed);
+                    // What has landed together is looked at together.
+                    while let Some(Some(landed)) = self.flights.next().now_or_never() {
+                        self.land(landed);
+                    }
+                }
                 append = inbox.recv(), if open && self.waiting.len() < WAITING_MAX => match append {
                     Some(append) => {
                         self.waiting.push_back(append);
@@ -146,34 +150,47 @@ impl Writer {
     fn launch(&mut self) -> Instant {
         let now = Instant::now();
         let mut wake_at = now + AGAIN_MAX;
-        if self.batches > 0 {
+        let together = self.cost.batch_is_quicker(self.waiting.len().min(BATCH_MAX), now);
+        // The singles under way land first, then what waits goes together.
+        if self.batches > 0 || (together && self.singles > 0) {
             return wake_at;
         }
+        let room = if together { BATCH_MAX } else { self.cost.singles_at_once().saturating_sub(self.singles) };
+        if room > 0 {
+            let ready = self.ready(room, now, &mut wake_at);
+            self.dispatch(ready, now);
+        }
+        wake_at
+    }
+
+    /// Takes at most `most` appends that may be sent now, of different aggregates. Looks no further than it must: whatever is sent makes the
+    /// writer look again when it lands.
+    fn ready(&mut self, most: usize, now: Instant, wake_at: &mut Instant) -> Vec<Append> {
         let mut bytes = 0;
         let mut taken: HashSet<String> = HashSet::new();
         let mut ready: Vec<Append> = Vec::new();
-        let mut left = VecDeque::with_capacity(self.waiting.len());
-        for append in std::mem::take(&mut self.waiting) {
+        let mut left = Vec::new();
+        while bytes < BATCH_BYTES_MAX && ready.len() < most {
+            let Some(append) = self.waiting.pop_front() else { break };
             let subject = &append.message.subject;
             if now >= append.deadline {
                 self.overdue(append);
             } else if append.not_before > now {
-                wake_at = wake_at.min(append.not_before);
+                *wake_at = append.not_before.min(*wake_at);
                 // Later appends to the aggregate keep their order behind this one.
                 taken.insert(subject.clone());
-                left.push_back(append);
-            } else if bytes >= BATCH_BYTES_MAX || ready.len() == BATCH_MAX || self.busy.contains(subject) || taken.contains(subject) {
+                left.push(append);
+            } else if self.busy.contains(subject) || taken.contains(subject) {
                 taken.insert(subject.clone());
-                left.push_back(append);
+                left.push(append);
             } else {
                 bytes += append.message.payload.len();
                 taken.insert(subject.clone());
                 ready.push(append);
             }
         }
-        self.waiting = left;
-        self.dispatch(ready);
-        wake_at
+        self.wait_on(left);
+        ready
     }
 
     fn overdue(&self, append: Append) {
@@ -186,7 +203,7 @@ impl Writer {
         let _ = append.answer.send(Err(AppendError::Unavailable(why.to_owned())));
     }
 
-    fn dispatch(&mut self, ready: Vec<Append>) {
+    fn dispatch(&mut self, ready: Vec<Append>, now: Instant) {
         let (stale, ready): (Vec<_>, Vec<_>) =
             ready.into_iter().partition(|append| self.known.get(&append.message.subject).is_some_and(|last| *last > append.expected));
         for append in stale {
@@ -194,16 +211,13 @@ impl Writer {
         }
         let (alone, mut together): (Vec<_>, Vec<_>) = ready.into_iter().partition(|append| append.alone);
         let mut singly = alone;
-        if self.singles == 0 && self.cost.batch_is_quicker(together.len()) {
+        if self.singles == 0 && self.cost.batch_is_quicker(together.len(), now) {
             together.sort_by_key(|append| append.expected);
             self.fly(Kind::Batch(together.len()), together);
-        } else if self.singles > 0 && self.cost.batch_is_quicker(together.len()) {
-            // The singles under way land first, then these go together.
-            self.wait_on(together);
         } else {
             singly.append(&mut together);
         }
-        let room = SINGLES_MAX.saturating_sub(self.singles);
+        let room = self.cost.singles_at_once().saturating_sub(self.singles);
         let rest = singly.split_off(room.min(singly.len()));
         for append in singly {
             self.fly(Kind::Single, vec![append]);
@@ -246,10 +260,13 @@ impl Writer {
         let took = now.duration_since(landed.sent.max(self.landed));
         match landed.kind {
             Kind::Single => {
+                let lone = self.singles == 1 && landed.sent >= self.landed;
                 self.singles -= 1;
                 self.landed = now;
-                if landed.clean {
-                    self.cost.single_took(took);
+                match (landed.clean, lone) {
+                    (false, _) => {}
+                    (true, true) => self.cost.lone_single_took(took),
+                    (true, false) => self.cost.single_took(took),
                 }
             }
             Kind::Batch(size) => {

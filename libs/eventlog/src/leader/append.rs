@@ -85,7 +85,14 @@ impl Pen {
         while !messages.is_empty() {
             let rest = messages.split_off(messages.len().min(BATCH_MAX));
             let chunk = std::mem::replace(&mut messages, rest);
-            last = Some(self.publish(broker, term, chunk).await?);
+            last = match (self.publish(broker, term, chunk).await, last) {
+                (Ok(sequence), _) => Some(sequence),
+                // Part of what was decided stands: as with an unknown outcome, a new term reads it before anything is decided again.
+                (Err(PublishError::Full(why) | PublishError::Unavailable(why) | PublishError::Refused(why)), Some(_)) => {
+                    return Err(PublishError::Unknown(format!("only a part was appended: {why}")));
+                }
+                (Err(error), _) => return Err(error),
+            };
         }
         for span in spans {
             span.in_scope(|| tracing::info!(term, "decided"));

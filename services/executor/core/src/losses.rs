@@ -1,7 +1,7 @@
 //! Who is lost: leases watched on the watcher's own clock, fences, and the members that fall with them.
 //!
 //! A member is lost only when its node's generation is over: the beat subject shows a higher one (the fence itself, or the agent beating
-//! under it), or the node beats with another boot id than it had at the placement. Silence alone loses nobody: after the lease, the kill
+//! under it), or the ledger holds a registration with another boot id after the placement. Silence alone loses nobody: after the lease, the kill
 //! time and a margin it leads to a fence, and the fence to the loss.
 
 use crate::Executor;
@@ -24,18 +24,21 @@ pub fn due_fences(
 ) -> (Vec<(NodeName, u64, Epoch, String)>, Option<Duration>) {
     let mut due = Vec::new();
     let mut wake: Option<Duration> = None;
+    // A declaration fences at once, busy or not: fenced later it would hit work that was placed after the node came back.
+    for (node, request) in state.declared_lost() {
+        let Some(NodeWatch { seen, .. }) = watch.nodes.get(node) else { continue };
+        if !seen.is_fence {
+            due.push((node.clone(), seen.sequence, Epoch(seen.epoch.0 + 1), format!("declared lost by request {request}")));
+        }
+    }
     for node in state.busy_nodes() {
         let Some(NodeWatch { seen, seen_at }) = watch.nodes.get(node) else { continue };
         let holds = state.unreleased_on(node).any(|(_, _, member)| member.epoch >= seen.epoch);
-        if seen.is_fence || !holds {
+        let is_declared = state.node(node).is_some_and(|node| node.declared_lost.is_some());
+        if seen.is_fence || !holds || is_declared {
             continue;
         }
         let next = Epoch(seen.epoch.0 + 1);
-        let declared = state.node(node).and_then(|node| node.declared_lost);
-        if let Some(request) = declared {
-            due.push((node.clone(), seen.sequence, next, format!("declared lost by request {request}")));
-            continue;
-        }
         if seen.lease.is_zero() {
             continue;
         }
@@ -55,12 +58,12 @@ pub fn due_fences(
 pub fn losses(state: &Executor, watch: &Watch) -> Vec<Decision> {
     let mut lost: BTreeMap<AttemptId, Vec<MemberLost>> = BTreeMap::new();
     for node in state.busy_nodes() {
-        let Some(NodeWatch { seen, .. }) = watch.nodes.get(node) else { continue };
+        let seen = watch.nodes.get(node).map_or(Epoch(0), |watch| watch.seen.epoch);
         for (id, index, member) in state.unreleased_on(node) {
             let declared = state.node(node).is_some_and(|node| node.declared_lost.is_some());
-            let evidence = if seen.epoch > member.epoch {
+            let evidence = if seen > member.epoch {
                 if declared { LossEvidence::Declared } else { LossEvidence::LeaseExpired }
-            } else if seen.boot_id.is_some() && member.boot_id.is_some() && seen.boot_id != member.boot_id {
+            } else if state.node(node).is_some_and(|known| member.boot_id.as_ref().is_some_and(|boot| *boot != known.boot_id)) {
                 LossEvidence::Rebooted
             } else {
                 continue;

@@ -139,6 +139,11 @@ impl Executor {
         self.nodes.get(name)
     }
 
+    /// Nodes whose generation an operator has declared gone, with the request.
+    pub fn declared_lost(&self) -> impl Iterator<Item = (&NodeName, RequestId)> {
+        self.nodes.iter().filter_map(|(name, node)| node.declared_lost.map(|request| (name, request)))
+    }
+
     /// Members of a node that hold claims there.
     pub fn unreleased_on<'a>(&'a self, node: &NodeName) -> impl Iterator<Item = (AttemptId, MemberIndex, &'a MemberState)> + use<'a> {
         self.unreleased.get(node).into_iter().flatten().filter_map(|(id, index)| {

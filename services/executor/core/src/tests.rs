@@ -196,13 +196,36 @@ fn a_watcher_that_has_just_begun_waits_a_whole_lease() {
 }
 
 #[test]
-fn another_boot_id_is_evidence_at_once() {
-    let story = story();
+fn a_registration_with_another_boot_id_loses_what_was_placed_before_it_and_nothing_after() {
+    let mut story = story();
     let mut watch = Watch::default();
     watch.saw(node("n2"), beat(5, 1, "boot-b"), Duration::ZERO);
+    assert!(
+        losses(&story.folded(), &watch).is_empty(),
+        "a beat alone is not in the ledger: what is placed meanwhile could not be told apart"
+    );
+    story.record(Subject::node(&node("n2")), registered(1, "boot-b"));
     let decisions = losses(&story.folded(), &watch);
     let Event::AttemptLost(fact) = &decisions[0].event else { panic!("lost") };
     assert_eq!((fact.members[0].node.clone(), fact.members[0].evidence.clone()), (node("n2"), LossEvidence::Rebooted));
+    apply(&mut story, decisions);
+    story.record(Subject::job(&project(), RUN), placed(2, &[("n2", 1)]));
+    assert!(losses(&story.folded(), &watch).is_empty());
+}
+
+#[test]
+fn an_idle_node_that_is_declared_lost_is_fenced_before_anything_is_placed_there() {
+    let mut story = Story::new();
+    story.record(Subject::node(&node("n1")), registered(1, "boot-a"));
+    let request = RequestId::from_bytes([1; 16]);
+    story.record(Subject::node_request(&node("n1")), NodeLossDeclared { request, reason: "moved".to_owned() });
+    let mut watch = Watch::default();
+    watch.saw(node("n1"), beat(1, 1, "boot-a"), Duration::ZERO);
+    assert_eq!(due_fences(&story.folded(), &watch, Duration::ZERO, Duration::ZERO).0.len(), 1);
+    watch.saw(node("n1"), fence(2, 2), Duration::ZERO);
+    assert!(due_fences(&story.folded(), &watch, Duration::ZERO, Duration::ZERO).0.is_empty());
+    story.record(Subject::node(&node("n1")), registered(2, "boot-a"));
+    assert!(story.folded::<Executor>().declared_lost().next().is_none());
 }
 
 #[test]

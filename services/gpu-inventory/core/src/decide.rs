@@ -5,7 +5,7 @@ use footplate_es::Decision;
 use footplate_events::facts::{NodeCordoned, NodeDrained, NodeHealthChanged, NodeLost, NodeRefused, NodeRegistered, NodeUncordoned};
 use footplate_events::messages::{InventoryReport, NodeWatch, Watch};
 use footplate_events::{Event, Subject};
-use footplate_types::{Epoch, NodeName, RequestId};
+use footplate_types::{Epoch, GpuUuid, NodeName, RequestId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -87,16 +87,19 @@ fn told(state: &Inventory, reports: &[Reported]) -> Vec<Decision> {
             decisions.push(Decision::new(Subject::node(node), fact.clone(), None));
         }
     }
-    for (node, fact) in health {
+    // In order, against what the reports before say: unhealthy and healthy again in one look are two facts, or none.
+    let mut unhealthy: BTreeMap<(&NodeName, Option<&GpuUuid>), bool> = BTreeMap::new();
+    for (ordinal, (node, fact)) in health.into_iter().enumerate() {
         let known = state.node(node);
-        let unhealthy = match &fact.gpu {
+        let was = unhealthy.entry((node, fact.gpu.as_ref())).or_insert_with(|| match &fact.gpu {
             Some(gpu) => known.is_some_and(|known| known.unhealthy_gpus.contains_key(gpu)),
             None => known.is_some_and(|known| known.unhealthy.is_some()),
-        };
-        let repeated =
-            decisions.iter().any(|decision| decision.event == Event::from(fact.clone()) && decision.subject == Subject::node(node));
-        if unhealthy == fact.healthy && !repeated {
-            decisions.push(Decision::new(Subject::node(node), fact.clone(), None));
+        });
+        if *was == fact.healthy {
+            *was = !fact.healthy;
+            let mut decision = Decision::new(Subject::node(node), fact.clone(), None);
+            decision.ordinal = ordinal as u32;
+            decisions.push(decision);
         }
     }
     decisions

@@ -155,5 +155,10 @@ fn health_is_written_on_change_alone() {
     assert!(step(&mut story, &[changed(true)], &watch, 0).is_empty());
     assert_eq!(step(&mut story, &[changed(false), changed(false)], &watch, 0).len(), 1);
     assert_eq!(story.folded::<Inventory>().node(&node()).unwrap().state(), "unhealthy");
+    assert_eq!(
+        decide(&story.folded(), &[changed(true), changed(false)], &watch, Duration::ZERO, MARGIN).0.len(),
+        2,
+        "in order, the last one stands"
+    );
     assert_eq!(step(&mut story, &[changed(true)], &watch, 0).len(), 1);
 }
