@@ -2,7 +2,7 @@
 
 use crate::{Executor, MemberPhase};
 use footplate_es::Decision;
-use footplate_events::facts::{AttemptExited, AttemptReady, AttemptStarted, MemberExited, MemberReady, MemberStarted};
+use footplate_events::facts::{AttemptExited, AttemptReady, AttemptStarted, Exit, MemberExited, MemberReady, MemberStarted};
 use footplate_events::messages::{ExecutorReport, MemberRef};
 use footplate_events::{Event, Subject};
 use footplate_types::{AttemptId, Epoch, MemberIndex, NodeName};
@@ -45,8 +45,8 @@ struct Folder<'a> {
     refused: Vec<Refused>,
 }
 
-/// The events that reports lead to, at most one of each kind an attempt, in the order: ready, started, checkpointed, exited; and the
-/// reports that were refused. A repeated report leads to nothing.
+/// The events that reports lead to, one of each kind an attempt (more only where a gang does not fit into one), in the order: ready, started,
+/// checkpointed, exited; and the reports that were refused. A repeated report leads to nothing.
 pub fn fold_reports(state: &Executor, reports: &[Reported]) -> (Vec<Decision>, Vec<Refused>) {
     let mut folder = Folder {
         state,
@@ -128,7 +128,7 @@ impl Folder<'_> {
             }
             ExecutorReport::Exited { exited, .. } => {
                 self.released.insert((id, index));
-                folded.exited.push(exited.clone());
+                folded.exited.push(fitted(exited));
             }
             ExecutorReport::Checkpointed { checkpointed, .. } => {
                 let known = self.state.attempt(&id).and_then(|attempt| attempt.checkpoint.as_ref());
@@ -146,16 +146,11 @@ impl Folder<'_> {
         for (id, folded) in self.attempts {
             let Some(attempt) = self.state.attempt(&id) else { continue };
             let mut events: Vec<Event> = Vec::new();
-            if !folded.ready.is_empty() {
-                events.push(AttemptReady { members: folded.ready }.into());
-            }
-            if !folded.started.is_empty() {
-                events.push(AttemptStarted { members: folded.started }.into());
-            }
+            events.extend(split(folded.ready, |_| READY_BYTES).into_iter().map(|members| AttemptReady { members }.into()));
+            let started = split(folded.started, |member| READY_BYTES + WORKER_BYTES * member.workers.len());
+            events.extend(started.into_iter().map(|members| AttemptStarted { members }.into()));
             events.extend(folded.checkpoints);
-            if !folded.exited.is_empty() {
-                events.push(AttemptExited { members: folded.exited }.into());
-            }
+            events.extend(split(folded.exited, exited_bytes).into_iter().map(|members| AttemptExited { members }.into()));
             for event in events {
                 let ordinal = ordinal_of(&event);
                 let subject = Subject::attempt(&attempt.project, id);
@@ -166,6 +161,80 @@ impl Folder<'_> {
         }
         (decisions, self.refused)
     }
+}
+
+/// What one event of an attempt may hold: well below the limit of an event (256 KiB), since sizes are estimated.
+const EVENT_BYTES: usize = 192 * 1024;
+/// The last words of all workers of one member together: who ended first comes first.
+const WORDS_BYTES: usize = 32 * 1024;
+/// The last words of one worker, in characters.
+const WORDS_CHARACTERS: usize = 1_000;
+/// An upper estimate of a member without its workers, as JSON.
+const READY_BYTES: usize = 512;
+/// An upper estimate of a worker without its words, or of a session, as JSON.
+const WORKER_BYTES: usize = 96;
+
+/// How many bytes a text takes as JSON.
+fn json_bytes(text: &str) -> usize {
+    let bytes = |c: char| match c {
+        '"' | '\\' => 2,
+        c if c.is_control() => 6,
+        c => c.len_utf8(),
+    };
+    text.chars().map(bytes).sum()
+}
+
+/// The same member with its workers' last words cut to what an event can carry. Exits are never cut.
+fn fitted(exited: &MemberExited) -> MemberExited {
+    let mut exited = exited.clone();
+    let mut left = WORDS_BYTES;
+    for worker in &mut exited.workers {
+        if worker.message.chars().count() > WORDS_CHARACTERS {
+            worker.message = worker.message.chars().take(WORDS_CHARACTERS).collect();
+        }
+        let bytes = json_bytes(&worker.message);
+        if bytes > left {
+            worker.message.clear();
+        } else {
+            left -= bytes;
+        }
+    }
+    if let Some(why) = &exited.not_started {
+        exited.not_started = Some(why.chars().take(WORDS_CHARACTERS).collect());
+    }
+    exited
+}
+
+fn exited_bytes(exited: &MemberExited) -> usize {
+    let worker = |worker: &footplate_events::facts::WorkerExit| {
+        let why = match &worker.exit {
+            Exit::NotStarted(why) | Exit::Unknown(why) => json_bytes(why),
+            Exit::Code(_) | Exit::Signal(_) => 0,
+        };
+        WORKER_BYTES + why + json_bytes(&worker.message)
+    };
+    let why = exited.not_started.as_ref().map_or(0, |why| json_bytes(why));
+    READY_BYTES + why + exited.workers.iter().map(worker).sum::<usize>() + WORKER_BYTES * exited.offsets.sessions.len()
+}
+
+/// Members in as few events as they fit into, in order.
+fn split<T>(members: Vec<T>, bytes: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+    let mut events: Vec<Vec<T>> = Vec::new();
+    let mut filled = 0;
+    for member in members {
+        let size = bytes(&member);
+        match events.last_mut() {
+            Some(event) if filled + size <= EVENT_BYTES => {
+                filled += size;
+                event.push(member);
+            }
+            _ => {
+                filled = size;
+                events.push(vec![member]);
+            }
+        }
+    }
+    events
 }
 
 /// What tells apart several events of one type that answer one placement: the first member they name, or the checkpoint's step.

@@ -283,3 +283,48 @@ fn a_void_placement_leaves_nothing_to_be_lost_or_archived() {
     assert!(losses(&state, &watch).is_empty());
     assert_eq!(fold_reports(&state, &[ready("n1", 0, 1)]).1.len(), 1, "what a node says of it is refused");
 }
+
+#[test]
+fn a_gang_whose_end_does_not_fit_into_one_event_ends_in_several_and_loses_no_exit() {
+    let mut story = Story::new();
+    story.record(Subject::node(&node("n1")), registered(1, "boot-a"));
+    let nodes: Vec<(String, u64)> = (0..64).map(|index| (format!("n{index}"), 1)).collect();
+    let nodes: Vec<(&str, u64)> = nodes.iter().map(|(name, epoch)| (name.as_str(), *epoch)).collect();
+    story.record(Subject::job(&project(), RUN), placed(1, &nodes));
+    let words = "\u{1F600}\u{1}\"".repeat(2_000);
+    let reports: Vec<Reported> = (0..64)
+        .map(|member| {
+            let name = format!("n{member}");
+            let mut reported = exited(&name, member);
+            if let ExecutorReport::Exited { exited, .. } = &mut reported.report {
+                exited.workers = (0..100)
+                    .map(|rank| WorkerExit { rank: Rank(rank), exit: Exit::Code(3), after_ms: 0, message: words.clone() })
+                    .collect();
+            }
+            reported
+        })
+        .collect();
+    let (decisions, refused) = fold_reports(&story.folded(), &reports);
+    assert!(refused.is_empty() && decisions.len() > 1, "{} events", decisions.len());
+    let mut members = 0;
+    let mut ids = std::collections::BTreeSet::new();
+    for decision in &decisions {
+        assert!(ids.insert(decision.id("executor")), "two events of one id");
+        let envelope = footplate_events::Envelope {
+            id: EventId::from_bytes([1; 16]),
+            subject: decision.subject.clone(),
+            event: decision.event.clone(),
+            source: "executor/test".to_owned(),
+            time: Timestamp::default(),
+            actor: PrincipalId::parse("test").unwrap(),
+            correlation: EventId::from_bytes([1; 16]),
+            causation: None,
+            trace: None,
+        };
+        footplate_events::encode(&envelope).unwrap();
+        let Event::AttemptExited(fact) = &decision.event else { panic!("exited") };
+        members += fact.members.len();
+        assert!(fact.members.iter().all(|member| member.workers.len() == 100 && !member.workers[0].message.is_empty()));
+    }
+    assert_eq!(members, 64);
+}

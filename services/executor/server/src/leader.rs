@@ -5,7 +5,7 @@ use bytes::Bytes;
 use footplate_clock::SharedClock;
 use footplate_es::Decision;
 use footplate_eventlog::beats::SharedBeats;
-use footplate_eventlog::inbox::Inbox;
+use footplate_eventlog::inbox::{Inbox, Waiting};
 use footplate_eventlog::port::BATCH_MAX;
 use footplate_eventlog::{Broker, Decider, Expect, Live, Look, Message, PublishError, StreamName, Verdict};
 use footplate_events::Subject;
@@ -30,6 +30,14 @@ pub(crate) struct Lead {
     taken: usize,
 }
 
+fn reported(waiting: Vec<Waiting>) -> Vec<Reported> {
+    let to_executor = |waiting: Waiting| match waiting.report.body {
+        ReportBody::Executor(report) => Some(Reported { node: waiting.node, report }),
+        ReportBody::Inventory(_) | ReportBody::Tracker(_) => None,
+    };
+    waiting.into_iter().filter_map(to_executor).collect()
+}
+
 impl Lead {
     pub(crate) fn new(
         broker: Arc<dyn Broker>,
@@ -45,18 +53,16 @@ impl Lead {
     fn fold(&mut self, state: &Executor, view: u64) -> Vec<Decision> {
         let waiting = self.inbox.peek(view, REPORTS_PER_LOOK);
         self.taken = waiting.len();
-        let reported: Vec<Reported> = waiting
-            .into_iter()
-            .filter_map(|waiting| match waiting.report.body {
-                ReportBody::Executor(report) => Some(Reported { node: waiting.node, report }),
-                ReportBody::Inventory(_) | ReportBody::Tracker(_) => None,
-            })
-            .collect();
-        let (decisions, refused) = fold_reports(state, &reported);
+        let (decisions, refused) = fold_reports(state, &reported(waiting));
         for refused in refused {
             tracing::warn!(node = %refused.node, run = %refused.of.run, attempt = %refused.of.attempt, reason = refused.reason, "report refused");
         }
         decisions
+    }
+
+    /// How many events the reports that were taken would still lead to.
+    fn unfolded(&self, state: &Executor, view: u64) -> usize {
+        fold_reports(state, &reported(self.inbox.peek(view, self.taken))).0.len()
     }
 
     fn archived(&self, state: &Executor) -> Vec<Decision> {
@@ -124,6 +130,11 @@ impl Decider for Lead {
         Box::pin(async move {
             self.archive.leads(look.elapsed);
             if self.taken > 0 {
+                // Settled is only what leads to nothing any more: a report whose event did not get into the ledger stays.
+                let unfolded = self.unfolded(&live.read(), look.view);
+                if unfolded > 0 {
+                    return Err(format!("{unfolded} events of reports are not in the ledger; the reports stay"));
+                }
                 self.inbox.settle(self.broker.as_ref(), self.taken).await?;
                 self.taken = 0;
             }
