@@ -9,6 +9,7 @@ use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+use tokio::sync::RwLock;
 
 /// A store and the tail in front of it.
 ///
@@ -17,12 +18,25 @@ use std::{
 pub struct Live {
     store: Arc<dyn SeriesStore>,
     tail: Mutex<Tail>,
+    /// Held by commits together; a read that commits have disturbed too often takes it alone.
+    commits: RwLock<()>,
+}
+
+/// How often a read that a commit has disturbed begins anew before it holds commits up.
+const TRIES: usize = 4;
+
+/// What the tail adds to a series.
+enum Fresh {
+    /// These points.
+    Points(Vec<Point>),
+    /// The store took in more while it was being read: whether a point repeats one before it cannot be told any more.
+    Disturbed,
 }
 
 impl Live {
     /// Reads `store` with an empty tail of at most `most_tail_points` points.
     pub fn new(store: Arc<dyn SeriesStore>, most_tail_points: u64) -> Self {
-        Self { store, tail: Mutex::new(Tail::new(most_tail_points)) }
+        Self { store, tail: Mutex::new(Tail::new(most_tail_points)), commits: RwLock::new(()) }
     }
 
     /// The store alone.
@@ -41,6 +55,7 @@ impl Live {
 
     /// Stores batches and trims the tail up to the sequences that became durable.
     pub async fn ingest(&self, batches: &[IngestBatch]) -> Result<Ingested, SeriesError> {
+        let _commit = self.commits.read().await;
         let ingested = self.store.ingest(batches).await?;
         let mut floors = BTreeMap::new();
         for batch in batches {
@@ -59,18 +74,30 @@ impl Live {
 
     /// A part of a series in the order of arrival. The points of the tail follow the store's last page whole, even beyond the limit.
     pub async fn history(&self, key: &SeriesKey, query: HistoryQuery) -> Result<HistoryPage, SeriesError> {
+        for _ in 0..TRIES {
+            if let Some(page) = self.history_undisturbed(key, query).await? {
+                return Ok(page);
+            }
+        }
+        let _alone = self.commits.write().await;
+        let page = self.history_undisturbed(key, query).await?;
+        page.ok_or_else(|| SeriesError::Invalid("the series store is written to by somebody else".to_owned()))
+    }
+
+    /// None when a commit came in between.
+    async fn history_undisturbed(&self, key: &SeriesKey, query: HistoryQuery) -> Result<Option<HistoryPage>, SeriesError> {
         let tail = self.tail().of(&key.source);
         if tail.is_empty() {
-            return self.store.history(key, query).await;
+            return self.store.history(key, query).await.map(Some);
         }
         let state = self.store.state(&key.source).await?;
         let mut page = self.store.history(key, query).await?;
         if page.next.is_none() {
             let stats = state.series.iter().find(|summary| summary.key == *key).map(|summary| summary.stats);
-            let fresh = self.fresh(key, stats, &state.sessions, &tail, page.floor).await?;
+            let Fresh::Points(fresh) = self.fresh(key, stats, &state.sessions, &tail, page.floor).await? else { return Ok(None) };
             page.points.extend(fresh.into_iter().filter(|point| query.wants(point)));
         }
-        Ok(page)
+        Ok(Some(page))
     }
 
     /// The points of the tail that the store will add to a series, read when the store's floor was `floor`.
@@ -81,14 +108,18 @@ impl Live {
         sessions: &[SessionProgress],
         tail: &[Arc<IngestBatch>],
         floor: u64,
-    ) -> Result<Vec<Point>, SeriesError> {
+    ) -> Result<Fresh, SeriesError> {
         let mut fresh: Vec<Point> = Vec::new();
         for batch in tail.iter().filter(|batch| (batch.attempt, batch.rank) == (key.attempt, key.rank) && !is_stored(batch, sessions)) {
             for (_, points) in batch.series.iter().filter(|(name, _)| *name == key.name) {
                 for point in points {
                     let is_new = batch.sequence > floor;
-                    if is_new && stats.is_some_and(|stats| stats.may_hold(point)) && self.repeats(key, point, &fresh).await? {
-                        continue;
+                    if is_new && stats.is_some_and(|stats| stats.may_hold(point)) {
+                        match self.repeats(key, point, &fresh, floor).await? {
+                            Some(true) => continue,
+                            Some(false) => {}
+                            None => return Ok(Fresh::Disturbed),
+                        }
                     }
                     match &mut stats {
                         Some(stats) => stats.add(*point),
@@ -100,23 +131,27 @@ impl Live {
                 }
             }
         }
-        Ok(fresh)
+        Ok(Fresh::Points(fresh))
     }
 
-    /// Whether a point equals one of the tail or of the store; asked only for points within the series' bounds, which is rare.
-    async fn repeats(&self, key: &SeriesKey, point: &Point, fresh: &[Point]) -> Result<bool, SeriesError> {
+    /// Whether a point equals one of the tail or of the store as it stood at `floor`; none when the store stands further by now, for then
+    /// the point itself may be in it. Asked only for points within the series' bounds, which is rare.
+    async fn repeats(&self, key: &SeriesKey, point: &Point, fresh: &[Point], floor: u64) -> Result<Option<bool>, SeriesError> {
         if fresh.contains(point) {
-            return Ok(true);
+            return Ok(Some(true));
         }
         let mut query = HistoryQuery { from_step: point.step, to_step: point.step, ..HistoryQuery::default() };
         loop {
             let page = self.store.history(key, query).await?;
+            if page.floor != floor {
+                return Ok(None);
+            }
             if page.points.contains(point) {
-                return Ok(true);
+                return Ok(Some(true));
             }
             match page.next {
                 Some(next) => query.after = Some(next),
-                None => return Ok(false),
+                None => return Ok(Some(false)),
             }
         }
     }
@@ -142,13 +177,25 @@ impl Live {
 
     /// The figures of every series of a source, by attempt, rank, name.
     pub async fn latest(&self, source: &SeriesSource) -> Result<Vec<SeriesSummary>, SeriesError> {
+        for _ in 0..TRIES {
+            if let Some(latest) = self.latest_undisturbed(source).await? {
+                return Ok(latest);
+            }
+        }
+        let _alone = self.commits.write().await;
+        let latest = self.latest_undisturbed(source).await?;
+        latest.ok_or_else(|| SeriesError::Invalid("the series store is written to by somebody else".to_owned()))
+    }
+
+    /// None when a commit came in between.
+    async fn latest_undisturbed(&self, source: &SeriesSource) -> Result<Option<Vec<SeriesSummary>>, SeriesError> {
         let tail = self.tail().of(source);
         let state = self.store.state(source).await?;
         let mut summaries: BTreeMap<SeriesKey, SeriesStats> =
             state.series.into_iter().map(|summary| (summary.key, summary.stats)).collect();
         for key in tail.iter().flat_map(|batch| keys_of(batch)).collect::<std::collections::BTreeSet<_>>() {
             let stored = summaries.get(&key).copied();
-            let fresh = self.fresh(&key, stored, &state.sessions, &tail, state.floor).await?;
+            let Fresh::Points(fresh) = self.fresh(&key, stored, &state.sessions, &tail, state.floor).await? else { return Ok(None) };
             let mut stats = stored;
             for point in fresh {
                 match &mut stats {
@@ -160,7 +207,7 @@ impl Live {
                 summaries.insert(key, stats);
             }
         }
-        Ok(summaries.into_iter().map(|(key, stats)| SeriesSummary { key, stats }).collect())
+        Ok(Some(summaries.into_iter().map(|(key, stats)| SeriesSummary { key, stats }).collect()))
     }
 
     /// A metric of a run over all its attempts: see [`merge_attempts`].

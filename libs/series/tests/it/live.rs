@@ -141,3 +141,32 @@ async fn a_reader_never_misses_or_doubles_a_batch_while_it_moves_to_the_store() 
     }
     writing.await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_that_commits_come_between_shows_every_received_point_once() {
+    let (_folder, live) = live(1_000_000);
+    let mut writer = Writer::of("between");
+    let key = writer.key("loss");
+    // Wide bounds, so that every later point could be a repeat and is looked for in the store.
+    let ends = writer.batch(&[("loss", vec![point(0, 0.0), point(10_000, 0.0)])]);
+    push(&live, &ends);
+    let (commits, mut waiting) = tokio::sync::mpsc::unbounded_channel::<IngestBatch>();
+    commits.send(ends).unwrap();
+    let committing = tokio::spawn({
+        let live = Arc::clone(&live);
+        async move {
+            while let Some(batch) = waiting.recv().await {
+                live.ingest(&[batch]).await.unwrap();
+            }
+        }
+    });
+    for step in 1..=300usize {
+        let batch = writer.batch(&[("loss", vec![point(step as i64, 1.0)])]);
+        push(&live, &batch);
+        commits.send(batch).unwrap();
+        assert_eq!(live.points(&key).await.unwrap().len(), step + 2);
+        assert_eq!(live.latest(&writer.source).await.unwrap()[0].stats.count, step as u64 + 2);
+    }
+    drop(commits);
+    committing.await.unwrap();
+}

@@ -46,6 +46,8 @@ const MESSAGE_BYTES_MAX: usize = 8 << 20;
 
 /// The wait between two tries to reach the ledger's end at the start.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
+/// How often the ledger is asked at the start while the broker is away: a minute or more, then the start fails.
+const ASK_TIMES: u32 = 300;
 
 /// How the tracker runs.
 #[derive(Clone, Debug)]
@@ -246,7 +248,7 @@ async fn open_view(config: &Config, ledger: &Ledger) -> Result<(File, State, u64
     let opened = tokio::task::spawn_blocking(open).await.map_err(|error| ReadError::Refused(error.to_string()))?;
     let (file, state, position, last) = opened?;
     match state {
-        Some(state) if fits(ledger, position, last.as_ref()).await? => Ok((file, state, position)),
+        Some(state) if fits_once_asked(ledger, position, last.as_ref()).await? => Ok((file, state, position)),
         _ => {
             tracing::info!(position, "the view's file does not fit the ledger; it is built again");
             let cleared = tokio::task::spawn_blocking(move || file.begin_anew().map(|()| file)).await;
@@ -254,6 +256,18 @@ async fn open_view(config: &Config, ledger: &Ledger) -> Result<(File, State, u64
             Ok((file, State::default(), 0))
         }
     }
+}
+
+/// [`fits`], asked until the broker answers: one that is restarted meanwhile must not end a start.
+async fn fits_once_asked(ledger: &Ledger, position: u64, last: Option<&(u64, String)>) -> Result<bool, ReadError> {
+    for _ in 1..ASK_TIMES {
+        match fits(ledger, position, last).await {
+            Err(ReadError::Unavailable(reason)) => tracing::warn!(%reason, "the start waits for the broker"),
+            answered => return answered,
+        }
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
+    fits(ledger, position, last).await
 }
 
 /// Whether the rows were folded from this ledger: it reaches as far, and has the same event where the rows' last one stood (unless that

@@ -76,7 +76,7 @@ impl Runs {
         let (params, tags) = (params_in(&message.params)?, tags_in(&message.tags)?);
         let run = match (message.run_id.as_str(), message.request_id.as_str()) {
             ("", "") => footplate_clock::run_id(),
-            ("", key) => RunId::for_key(&project, key),
+            ("", key) => RunId::for_key(&project, "run", key),
             (id, _) => RunId::parse(id).map_err(|invalid| invalid.of("run_id"))?,
         };
         let body = body_of(message);

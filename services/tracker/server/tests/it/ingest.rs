@@ -159,12 +159,13 @@ async fn a_stream_is_acknowledged_in_order_and_each_ack_means_durable() {
     let run = world.create("first").await;
     let batches: Vec<_> = (1..=200).map(|n| batch(&run, &session(1), n, "loss", &[(n as i64, n as f64)])).collect();
     let mut answers = world.client().metrics().ingest(tokio_stream::iter(batches)).await.unwrap().into_inner();
-    let mut last = 0;
+    let (mut last, mut count) = (0, 0);
     while let Some(answer) = answers.message().await.unwrap() {
         assert!(answer.acked >= last);
         last = answer.acked;
+        count += 1;
     }
-    assert_eq!(last, 200);
+    assert_eq!((last, count), (200, 200));
     assert_eq!(world.history(&run, "loss").await.count, 200);
 }
 

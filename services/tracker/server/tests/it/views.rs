@@ -66,6 +66,22 @@ async fn a_restart_goes_on_from_the_file_and_a_missing_or_broken_file_is_built_a
 }
 
 #[tokio::test]
+async fn a_start_waits_for_a_broker_that_is_away_and_then_goes_on_from_the_file() {
+    let mut world = World::new().await;
+    let run = busy(&world).await;
+    let before = world.get(&run.to_string()).await;
+    world.tracker.take().unwrap().stop().await;
+    let memory = world.memory.clone().unwrap();
+    memory.faults().unavailable(true);
+    let back = async {
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        memory.faults().unavailable(false);
+    };
+    tokio::join!(world.restart_after_stop(), back);
+    assert_eq!(world.get(&run.to_string()).await, before);
+}
+
+#[tokio::test]
 async fn the_file_of_another_ledger_is_not_believed() {
     let world = World::new().await;
     let run = busy(&world).await;
