@@ -117,9 +117,10 @@ impl ExperimentId {
 }
 
 impl RunId {
-    /// The id fixed by a client's idempotency key: the same key in the same project names the same run.
-    pub fn for_key(project: &crate::ProjectName, key: &str) -> Self {
-        Self::derived(&[project.as_str().as_bytes(), key.as_bytes()])
+    /// The id fixed by a client's idempotency key: the same key in the same project names the same run. `what` is the kind of thing that is
+    /// made (`job`, `run`), so that one key at two doors does not make one thing of two.
+    pub fn for_key(project: &crate::ProjectName, what: &str, key: &str) -> Self {
+        Self::derived(&[project.as_str().as_bytes(), what.as_bytes(), key.as_bytes()])
     }
 
     /// The shard of the metric stream: the first 8 bytes, big-endian, of SHA-256 of the id's text, mod 64.

@@ -21,6 +21,8 @@ struct Submission {
     run: RunId,
     /// Whether someone else may have used the id: a key or an id of the client's own.
     named: bool,
+    /// Whether the id itself is the client's own, so that it may stand for something else than a job.
+    given: bool,
     key: String,
     spec: JobSpec,
     body: Digest,
@@ -50,11 +52,12 @@ impl Submission {
             "" => None,
             text => Some(RunId::parse(text).map_err(|invalid| Refusal::from(invalid.of("run_id")))?),
         };
-        let by_key = (!key.is_empty()).then(|| RunId::for_key(&project, &key));
+        let by_key = (!key.is_empty()).then(|| RunId::for_key(&project, "job", &key));
         let named = given.is_some() || by_key.is_some();
+        let is_given = given.is_some();
         let run = given.or(by_key).unwrap_or_else(footplate_clock::run_id);
         let body = Digest::of(&wire.encode_to_vec());
-        Ok(Self { project, run, named, key, spec, body, queue_anyway: request.queue_anyway })
+        Ok(Self { project, run, named, given: is_given, key, spec, body, queue_anyway: request.queue_anyway })
     }
 
     fn subject(&self) -> Subject {
@@ -110,7 +113,20 @@ impl Jobs {
                 return Ok(SubmitJobResponse { run_id: String::new(), sequence: 0, remark });
             }
         }
+        if submission.given {
+            self.refuse_notebook(&submission).await?;
+        }
         self.append_submission(submission, actor).await
+    }
+
+    /// An id that a client minted may stand for a run without a job already; the scheduler's view does not hold those.
+    async fn refuse_notebook(&self, submission: &Submission) -> Result<(), Refusal> {
+        let (events, _) = self.shell.aggregate(&Subject::run(&submission.project, submission.run)).await?;
+        if events.iter().any(|recorded| matches!(recorded.envelope.event, Event::RunCreated(_))) {
+            let told = format!("run {} exists already, as a run without a job", submission.run);
+            return Err(Refusal::new(&reason::ID_TAKEN, told).field("run_id").value(submission.run));
+        }
+        Ok(())
     }
 
     async fn append_submission(&self, submission: Submission, actor: PrincipalId) -> Result<SubmitJobResponse, Refusal> {

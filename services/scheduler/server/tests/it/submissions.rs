@@ -25,7 +25,7 @@ async fn twenty_submits_of_one_key_at_two_instances_at_once_make_one_run_and_ano
     }
     assert_eq!(answers.len(), 1, "{answers:?}");
     let (run, sequence) = answers.pop_first().unwrap();
-    assert_eq!(run, RunId::for_key(&project(), "nightly-7").to_string());
+    assert_eq!(run, RunId::for_key(&project(), "job", "nightly-7").to_string());
     let retried = other.submit(keyed("nightly-7", spec(1, 1))).await.unwrap();
     assert_eq!((retried.run_id, retried.sequence), (run.clone(), sequence));
     let refused = other.submit(keyed("nightly-7", spec(1, 2))).await.unwrap_err();
@@ -132,6 +132,25 @@ async fn with_the_broker_away_a_submit_says_so_and_nothing_is_lost() {
     let answered =
         footplate_testkit::eventually(SOON, "it is taken again", || async { stage.scheduler.submit(keyed("k", spec(1, 1))).await.ok() })
             .await;
-    assert_eq!(answered.run_id, RunId::for_key(&project(), "k").to_string());
+    assert_eq!(answered.run_id, RunId::for_key(&project(), "job", "k").to_string());
+    stage.scheduler.stop().await;
+}
+
+#[tokio::test]
+async fn an_id_that_stands_for_a_run_without_a_job_is_refused() {
+    let stage = stage().await;
+    let run = RunId::from_bytes([0x5A; 16]);
+    let experiment_name = footplate_types::DisplayName::parse("default").unwrap();
+    let created = footplate_events::facts::RunCreated {
+        name: footplate_types::DisplayName::parse("notebook").unwrap(),
+        experiment: footplate_types::ExperimentId::of(&project(), &experiment_name),
+        experiment_name,
+        body: None,
+        hypothesis: String::new(),
+    };
+    crate::stage::record(stage.broker.as_ref(), footplate_events::Subject::run(&project(), run), created).await;
+    let request = footplate_api::v1::SubmitJobRequest { run_id: run.to_string(), ..keyed("", spec(1, 1)) };
+    let refused = stage.scheduler.submit(request).await.unwrap_err();
+    assert_eq!((refused.kind, refused.reason.as_str()), (Kind::Conflict, "ID_TAKEN"));
     stage.scheduler.stop().await;
 }
