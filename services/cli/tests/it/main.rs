@@ -5,6 +5,7 @@
 mod capture;
 mod cluster;
 mod faults;
+mod faults_days;
 mod guide;
 mod help;
 mod jobfile;

@@ -100,9 +100,13 @@ impl Cluster {
 
     /// [`Cluster::start`] with some settings of its own.
     pub async fn start_with(nodes: &[&str], settings: &[&str]) -> Self {
+        Self::start_over(nats().start().await, nodes, settings).await
+    }
+
+    /// [`Cluster::start_with`] over a broker that the test made.
+    pub async fn start_over(nats: NatsServer, nodes: &[&str], settings: &[&str]) -> Self {
         let folder = tempfile::Builder::new().prefix("footplate-cluster-").tempdir().unwrap();
         std::fs::write(folder.path().join("tokens"), format!("{} local:tests\n", Digest::of(TOKEN.as_bytes()))).unwrap();
-        let nats = nats().start().await;
         let ports: BTreeMap<String, SocketAddr> = SERVICES.iter().map(|service| ((*service).to_owned(), free())).collect();
         let proxy = Proxy::start(ports.clone()).await;
         let client = Client::connect(Target::new(proxy.addr.to_string()).token(TOKEN)).unwrap();
