@@ -12,7 +12,7 @@ mod watch;
 
 pub use assignment::{Assignment, Order, Task};
 pub use beat::{Beat, BeatMessage, Fence, LeaseBeat};
-pub use launch::{LaunchDocument, RunCommand, SealedDocument};
+pub use launch::{LaunchDocument, RunCommand, SEALED_PREFIX, SealedDocument};
 pub use log::LogHeader;
 pub use report::{
     ExecutorReport, InventoryReport, MemberRef, Report, ReportBody, Settled, SpoolPosition, TrackerReport, report_subject, settled_subject,

@@ -40,6 +40,9 @@ pub struct LaunchDocument {
     pub sealed: Option<DocumentRef>,
 }
 
+/// What a stored sealed document begins with, before its JSON. The artifact door gives what begins so to nodes alone.
+pub const SEALED_PREFIX: &[u8] = b"footplate-sealed/1\n";
+
 /// What was masked in the launch document and the config, as it really is. Each present field stands in the place of the masked one when the
 /// job is prepared; it is never recorded, shown or searched.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

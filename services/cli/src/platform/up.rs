@@ -37,6 +37,7 @@ pub async fn up(config: Config) -> anyhow::Result<Exit> {
     let address = listener.local_addr()?.to_string();
     let own = own_broker(&config, data.path()).await?;
     let token = remember_principal(&config, data.path(), &address)?;
+    let node_token = node_principal(&config, data.path())?;
     let mut process = options(&config);
     process.grace += DRAIN_WITHIN;
     let own_ref = own.as_ref();
@@ -48,7 +49,9 @@ pub async fn up(config: Config) -> anyhow::Result<Exit> {
         let wiring = Wiring { config: &config, broker: broker.clone(), data: data.path(), context: &inner, leader_lease };
         start_and_serve(&wiring, &Service::ALL, listener).await?;
         let client = Client::connect(Target::new(address.as_str()).token(&token))?;
-        let node = agent::start(&config, broker, &client, &data.part("agent")?, &inner).map_err(|error| failure(Exit::Failed, error))?;
+        let node_client = Client::connect(Target::new(address.as_str()).token(&node_token))?;
+        let node =
+            agent::start(&config, broker, &node_client, &data.part("agent")?, &inner).map_err(|error| failure(Exit::Failed, error))?;
         let shutdown = outer.shutdown.clone();
         outer.supervisor.spawn("platform", async move { stay(shutdown, inner, client, node).await });
         Ok::<(), anyhow::Error>(())
@@ -117,6 +120,14 @@ fn remember_principal(config: &Config, data: &Path, address: &str) -> anyhow::Re
         }
     }
     Ok(token)
+}
+
+/// Makes the token of this machine's agent: what is sealed is given to nodes alone.
+fn node_principal(config: &Config, data: &Path) -> anyhow::Result<String> {
+    let node = agent::node_name(config).map_err(|error| failure(Exit::Usage, error))?;
+    let tokens = services::tokens_file(config, data);
+    principals::local_token(&data.join("agent-token"), &tokens, &PrincipalId::parse(&format!("node:{node}"))?)
+        .map_err(|error| failure(Exit::Failed, error))
 }
 
 /// Says that it is up, once everything is ready.

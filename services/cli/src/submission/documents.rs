@@ -6,7 +6,7 @@ use crate::{
 };
 use footplate_events::{
     facts::DocumentRef,
-    messages::{LaunchDocument, RunCommand, SealedDocument},
+    messages::{LaunchDocument, RunCommand, SEALED_PREFIX, SealedDocument},
 };
 use footplate_types::Digest;
 use serde_json::Value;
@@ -52,7 +52,7 @@ impl Documents {
         Ok(Self {
             document: canonical(&document).into_bytes(),
             config: file.config.as_ref().map(|config| canonical(&Value::Object(config.clone())).into_bytes()),
-            sealed: (sealed != SealedDocument::default()).then(|| serde_json::to_vec(&sealed)).transpose()?,
+            sealed: (sealed != SealedDocument::default()).then(|| sealed_bytes(&sealed)).transpose()?,
             masked,
             launch,
             file,
@@ -103,6 +103,12 @@ fn masked_document(document: &Value, masked: &mut Vec<String>) -> Value {
 }
 
 /// What differs between the real job file and the masked one.
+fn sealed_bytes(sealed: &SealedDocument) -> Result<Vec<u8>, serde_json::Error> {
+    let mut bytes = SEALED_PREFIX.to_vec();
+    serde_json::to_writer(&mut bytes, sealed)?;
+    Ok(bytes)
+}
+
 fn sealed(real: &JobFile, masked: &JobFile) -> SealedDocument {
     let vars = real.env.vars.iter().filter(|(name, value)| masked.env.vars.get(*name) != Some(value));
     SealedDocument {
@@ -147,7 +153,8 @@ mod tests {
             }
         }
         let launch: LaunchDocument = serde_json::from_slice(&launch).unwrap();
-        let (real, real_config) = launch.unsealed(serde_json::from_slice(made.sealed.as_ref().unwrap()).unwrap());
+        let (real, real_config) =
+            launch.unsealed(serde_json::from_slice(made.sealed.as_ref().unwrap().strip_prefix(SEALED_PREFIX).unwrap()).unwrap());
         assert_eq!(real.run, RunCommand::Argv(vec!["python".into(), "t.py".into(), "--token=abc".into()]));
         assert_eq!((real.env["HF_TOKEN"].as_str(), real.env["A"].as_str()), ("hf-secret", "1"));
         assert_eq!(real.setup, "login --password hunter2");

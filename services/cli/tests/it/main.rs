@@ -11,6 +11,7 @@ mod help;
 mod jobfile;
 mod platform;
 mod races;
+mod secrets;
 mod stops;
 mod submit;
 mod trace;

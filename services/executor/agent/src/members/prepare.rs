@@ -10,7 +10,7 @@ use crate::{
 };
 use footplate_events::{
     facts::{DocumentRef, Rendezvous},
-    messages::{LaunchDocument, SealedDocument, Task},
+    messages::{LaunchDocument, SEALED_PREFIX, SealedDocument, Task},
 };
 use footplate_types::ArtifactPath;
 use std::{
@@ -71,8 +71,10 @@ impl Members {
             let path = open.dir.join("sealed.json");
             self.fetch(task, sealed, &path, "sealed document").await?;
             // What cannot be read is not told: an error text is no place for what is in there.
-            let sealed = crate::durable::read_json::<SealedDocument>(&path).map_err(|_| "sealed document: unreadable")?;
-            (launch, config) = launch.unsealed(sealed.ok_or("sealed document: gone")?);
+            let bytes = fs::read(&path).map_err(|_| "sealed document: unreadable")?;
+            let json = bytes.strip_prefix(SEALED_PREFIX).unwrap_or(&bytes);
+            let sealed: SealedDocument = serde_json::from_slice(json).map_err(|_| "sealed document: unreadable")?;
+            (launch, config) = launch.unsealed(sealed);
             let _ = fs::remove_file(&path);
         }
         match (config, task.config) {

@@ -1,14 +1,18 @@
 //! BlobService: the artifact door of clients and of agents whose object store is a folder.
 //!
 //! A blob is named by its digest, and whoever may call and knows a digest may read it: a project is asked for and checked for its form,
-//! not compared with where the blob came from. Tenants that must not share even by digest need object stores of their own.
+//! not compared with where the blob came from. Tenants that must not share even by digest need object stores of their own. Only sealed
+//! documents (the real values of what is masked in a job's record) are kept from everyone but nodes.
 
 use super::project_of;
 use crate::error::blob_failed;
+use bytes::Bytes;
+use footplate_api::server::principal;
 use footplate_api::types::DocumentRef;
 use footplate_api::v1::{self, blob_service_server::BlobService};
 use footplate_api::{Refusal, reason};
 use footplate_blobs::{BlobError, BlobRef, Blobs};
+use footplate_events::messages::SEALED_PREFIX;
 use footplate_types::{Digest, Invalid};
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -39,6 +43,28 @@ impl BlobDoor {
     pub(crate) fn new(blobs: Blobs, upload_max: u64) -> Self {
         Self { blobs, upload_max }
     }
+
+    /// The first bytes of a blob, as many as tell a sealed document; none of a blob that is too large to be one.
+    async fn beginning(&self, digest: &Digest, size: u64) -> Result<Bytes, Refusal> {
+        if size > SMALL_MAX as u64 {
+            return Ok(Bytes::new());
+        }
+        self.blobs.get_bytes(digest, SMALL_MAX as u64).await.map_err(blob_failed)
+    }
+}
+
+/// How a node's principal begins.
+const NODE: &str = "node:";
+
+/// Refuses a sealed document to whoever is no node.
+fn may_read<T>(request: &Request<T>, digest: &Digest, beginning: &[u8]) -> Result<(), Refusal> {
+    if !beginning.starts_with(SEALED_PREFIX) || principal(request)?.as_str().starts_with(NODE) {
+        return Ok(());
+    }
+    Err(Refusal::new(&reason::PROJECT_DENIED, format!("{digest} is a sealed document: only the node that runs its job may read it"))
+        .field("digest")
+        .value(digest)
+        .next("ask whoever submitted the job; the record shows it masked"))
 }
 
 fn digest_in(text: &str) -> Result<Digest, Refusal> {
@@ -79,6 +105,7 @@ impl BlobService for BlobDoor {
         if message.from > size {
             return Err(Refusal::from(Invalid::new("from", message.from, format!("0 to {size}"))).into());
         }
+        may_read(&request, &digest, &self.beginning(&digest, size).await?)?;
         let mut skip = message.from;
         let content = self.blobs.open_verified(&digest).await.map_err(blob_failed)?;
         let pieces = content.map_err(|error| Status::from(blob_failed(error))).map_ok(move |mut bytes| {
@@ -135,6 +162,7 @@ impl BlobService for BlobDoor {
         project_of(&request, &message.project)?;
         let digest = digest_in(&message.digest)?;
         let data = self.blobs.get_bytes(&digest, SMALL_MAX as u64).await.map_err(blob_failed)?;
+        may_read(&request, &digest, &data)?;
         Ok(Response::new(v1::GetBlobResponse { data: data.into() }))
     }
 }

@@ -95,3 +95,22 @@ async fn a_damaged_blob_is_named_and_mended_by_uploading_it_again() {
     upload(&world, b"precious", &digest).await.unwrap();
     assert_eq!(download(&world, &digest, 0).await.unwrap(), b"precious");
 }
+
+#[tokio::test]
+async fn a_sealed_document_is_given_to_nodes_alone() {
+    let world = World::new().await;
+    let content = [footplate_events::messages::SEALED_PREFIX, b"{}"].concat();
+    let digest = upload(&world, &content, "").await.unwrap();
+    let refused = download(&world, &digest, 0).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::PermissionDenied, "{refused}");
+    for project in [PROJECT, "other"] {
+        let asked = v1::GetBlobRequest { project: project.into(), digest: digest.clone() };
+        let refused = world.client().blobs().get_blob(asked).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::PermissionDenied, "{refused}");
+    }
+    let target = footplate_api::Target::new(world.client().target().address.clone()).project(PROJECT).token("node:n1");
+    let node = footplate_api::Client::connect(target).unwrap();
+    let asked = v1::DownloadRequest { project: PROJECT.into(), digest, from: 0 };
+    let mut pieces = node.blobs().download(asked).await.unwrap().into_inner();
+    assert_eq!(pieces.message().await.unwrap().unwrap().data, content);
+}

@@ -40,7 +40,7 @@ impl Tracker {
         let handle = start(config, ledger, series, blobs, &clock, &context).await.unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let parts = handle.parts(ServerParts::new().authenticator(|_| Ok("ada".parse::<PrincipalId>()?)));
+        let parts = handle.parts(ServerParts::new().authenticator(|token| Ok(token.unwrap_or("ada").parse::<PrincipalId>()?)));
         context.supervisor.spawn("port", serve(listener, parts, context.shutdown.clone()));
         let client = Client::connect(Target::new(address.to_string()).project(PROJECT)).unwrap();
         Self { client, handle, address, context }
