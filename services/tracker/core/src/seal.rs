@@ -134,6 +134,7 @@ fn missing_of_member(attempt: AttemptNumber, index: MemberIndex, member: &Member
         }
         return;
     };
+    missing.extend(offsets.incomplete.iter().map(|what| format!("{what} {whose}")));
     missing_sessions(&whose, attempt, &offsets.sessions, stored, missing);
     if let Some(spool) = offsets.spool {
         let settled = stored.settled.get(&(member.node.clone(), spool)).copied().unwrap_or(0);

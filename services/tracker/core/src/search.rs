@@ -72,6 +72,17 @@ pub enum Field {
     Parent(Box<Field>),
 }
 
+impl Field {
+    /// For the state of a run or of its parent: the same one's outcome.
+    fn outcome_of_state(&self) -> Option<Self> {
+        match self {
+            Self::Own(Own::State) => Some(Self::Own(Own::Outcome)),
+            Self::Parent(inner) => inner.outcome_of_state().map(|field| Self::Parent(Box::new(field))),
+            Self::Own(_) | Self::Param(_) | Self::Tag(_) | Self::Metric(..) => None,
+        }
+    }
+}
+
 /// Which figure of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Figure {

@@ -137,6 +137,7 @@ fn offsets() -> FinalOffsets {
         tracker: 4,
         logs: 2,
         sessions: vec![SessionEnd { rank: Rank(0), session: SessionId::from_bytes([5; 16]), batches: 9 }],
+        incomplete: Vec::new(),
     }
 }
 
@@ -314,6 +315,17 @@ fn at_the_deadline_a_run_is_sealed_incomplete_and_says_what_is_missing() {
     assert!(!seal.complete);
     assert_eq!(seal.missing.len(), 2, "{:?}", seal.missing);
     assert!(seal.missing[0].contains("7 of 9 batches"), "{:?}", seal.missing);
+}
+
+#[test]
+fn what_a_node_took_over_and_could_not_store_keeps_the_seal_from_being_complete() {
+    let mut told = Told::new();
+    let lacking = FinalOffsets { incomplete: vec!["artifact model.pt".to_owned()], ..offsets() };
+    told.job(submitted()).job(placed(1)).job(launched(1)).attempt(1, exited(lacking)).job(ended(1, Outcome::Succeeded));
+    told.attempt(1, archived(true));
+    let Sealing::Seal(seal) = decide_seal(&told.run, &stored(9, 4), LATE, &SealPolicy::default()) else { panic!("not sealed") };
+    assert!(!seal.complete);
+    assert_eq!(seal.missing, ["artifact model.pt of member 0 of attempt 1 on n1"]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::like::like;
 use super::literal::{Literal, Value};
+use super::parser::OUTCOMES;
 use super::{Comparison, Field, Figure, Filter, Own};
 use crate::Run;
 use crate::run::{Status, command::outcome_text};
@@ -168,12 +169,13 @@ fn evaluate(filter: &Filter, row: &impl Row) -> Option<bool> {
     match filter {
         Filter::All => Some(true),
         Filter::Compare(field, comparison, literal) => {
-            let value = row.value(field)?;
+            let value = compared(field, literal, row)?;
             Some(holds(*comparison, order(field, &value, literal, row.now())))
         }
         Filter::In(field, literals) => {
-            let value = row.value(field)?;
-            Some(literals.iter().any(|literal| order(field, &value, literal, row.now()) == Some(Ordering::Equal)))
+            row.value(field)?;
+            let is = |literal| compared(field, literal, row).is_some_and(|value| order(field, &value, literal, row.now()) == Some(Ordering::Equal));
+            Some(literals.iter().any(is))
         }
         Filter::Like { field, pattern, any_case } => match row.value(field)? {
             Value::Text(text) => Some(like(&text, pattern, *any_case)),
@@ -184,6 +186,14 @@ fn evaluate(filter: &Filter, row: &impl Row) -> Option<bool> {
         Filter::And(parts) => all(parts, row),
         Filter::Or(parts) => any(parts, row),
     }
+}
+
+/// What a literal is compared with: the field's value, except that a state compared with the word of an outcome is how the run ended, which
+/// is what people are shown as its state.
+fn compared(field: &Field, literal: &Literal, row: &impl Row) -> Option<Value> {
+    let value = row.value(field)?;
+    let ended = if OUTCOMES.contains(&literal.text()) { field.outcome_of_state().and_then(|outcome| row.value(&outcome)) } else { None };
+    Some(ended.unwrap_or(value))
 }
 
 fn all(parts: &[Filter], row: &impl Row) -> Option<bool> {

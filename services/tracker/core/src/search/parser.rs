@@ -207,7 +207,8 @@ fn has_order(field: &Field) -> bool {
     !matches!(innermost(field), Field::Own(Own::State | Own::Outcome | Own::Cause | Own::Dirty | Own::Complete | Own::HasJob))
 }
 
-const OUTCOMES: [&str; 3] = ["succeeded", "failed", "cancelled"];
+/// The words of outcomes; a state may be compared with them, too.
+pub(super) const OUTCOMES: [&str; 3] = ["succeeded", "failed", "cancelled"];
 const CAUSES: [&str; 11] = [
     "success",
     "user_code",
@@ -226,7 +227,7 @@ const CAUSES: [&str; 11] = [
 fn allowed_values(field: &Field) -> Option<String> {
     let states: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
     match innermost(field) {
-        Field::Own(Own::State) => Some(format!("{}; how a run ended is its outcome ({})", states.join(", "), OUTCOMES.join(", "))),
+        Field::Own(Own::State) => Some(format!("{}, {}", states.join(", "), OUTCOMES.join(", "))),
         Field::Own(Own::Outcome) => Some(OUTCOMES.join(", ")),
         Field::Own(Own::Cause) => Some(CAUSES.join(", ")),
         Field::Own(Own::Created | Own::Started | Own::Ended | Own::Sealed) => {
@@ -243,7 +244,7 @@ fn allowed_values(field: &Field) -> Option<String> {
 fn fits(field: &Field, literal: &Literal) -> bool {
     let text = literal.text();
     match innermost(field) {
-        Field::Own(Own::State) => Status::ALL.iter().any(|status| status.as_str() == text),
+        Field::Own(Own::State) => Status::ALL.iter().any(|status| status.as_str() == text) || OUTCOMES.contains(&text),
         Field::Own(Own::Outcome) => OUTCOMES.contains(&text),
         Field::Own(Own::Cause) => CAUSES.contains(&text),
         Field::Own(Own::Created | Own::Started | Own::Ended | Own::Sealed) => literal.as_time(Timestamp::default()).is_some(),

@@ -125,6 +125,36 @@ fn a_running_one_has_a_duration_so_far_and_silence_can_be_asked_for() {
 }
 
 #[test]
+fn the_words_that_are_shown_as_a_state_can_be_asked_for() {
+    let finds = |run: &Run, filter: &str| {
+        let figures = Figures::default();
+        matches(&parse_filter(filter).unwrap(), &RunRow { run, parent: None, metrics: &figures, now: Timestamp::default() })
+    };
+    let (running, mut failed) = (run(&[]), run(&[]));
+    failed.status = crate::Status::Sealed;
+    failed.ended = Some(crate::run::Ended {
+        event: footplate_types::EventId::from_bytes([2; 16]),
+        at: Timestamp::from_millis(30_000),
+        outcome: footplate_events::facts::Outcome::Failed,
+        cause: None,
+        attempt: AttemptNumber(1),
+        root: None,
+        message: String::new(),
+        sessions: Vec::new(),
+    });
+    for filter in ["state = failed", "status = sealed", "state in (running, failed)", "state != succeeded", "not state = cancelled"] {
+        assert!(finds(&failed, filter), "{filter}");
+    }
+    for filter in ["state != failed", "state = succeeded", "state = running", "state not in (failed)"] {
+        assert!(!finds(&failed, filter), "{filter}");
+    }
+    for filter in ["state != failed", "not state = failed", "state not in (failed, succeeded)", "state in (failed, running)"] {
+        assert!(finds(&running, filter), "{filter}");
+    }
+    assert!(!finds(&running, "state = failed") && !finds(&running, "parent.state != failed"));
+}
+
+#[test]
 fn patterns_have_two_wildcards_and_an_escape() {
     for filter in ["name like 'N%'", "name ilike 'n_t'", "name like 'N\\et'", "params.`it``s` like 'it_s'", "not name like 'n%'"] {
         assert!(finds(filter), "{filter}");
@@ -159,7 +189,7 @@ fn an_error_says_where_it_is_and_what_is_allowed() {
         ("params.lr <", 12, "a value"),
         ("params.lr ~ 1", 11, "=, !="),
         ("statee = running", 1, "did you mean state?"),
-        ("state = finished", 9, "outcome (succeeded"),
+        ("state = finished", 9, "sealed, succeeded, failed, cancelled"),
         ("state > running", 7, "=, !="),
         ("duration > 10", 12, "units"),
         ("ended > 2026-11-01", 9, "zone"),
