@@ -15,8 +15,9 @@ mod run;
 mod term;
 
 pub use attempt::{
-    AttemptCheckpointed, AttemptExited, AttemptLogsArchived, AttemptLost, AttemptReady, AttemptStarted, Exit, FinalOffsets, LogArchive,
-    LogStream, LossEvidence, MemberExited, MemberLost, MemberReady, MemberStarted, Rendezvous, SessionEnd, WorkerExit, WorkerStarted,
+    AttemptCheckpointed, AttemptExited, AttemptLogsArchived, AttemptLost, AttemptReady, AttemptStarted, Exit, FinalOffsets, INCOMPLETE_MAX,
+    LogArchive, LogStream, LossEvidence, MemberExited, MemberLost, MemberReady, MemberStarted, Rendezvous, SessionEnd, WorkerExit,
+    WorkerStarted,
 };
 pub use experiment::{ExperimentCreated, ExperimentNoted};
 pub use job::{

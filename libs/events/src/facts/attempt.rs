@@ -152,7 +152,14 @@ pub struct FinalOffsets {
     /// The logging sessions of its workers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sessions: Vec<SessionEnd>,
+    /// What the node had taken over and could not store or report, in words, at most [`INCOMPLETE_MAX`] of them: its run is never sealed as
+    /// complete.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub incomplete: Vec<String>,
 }
+
+/// The most entries of [`FinalOffsets::incomplete`].
+pub const INCOMPLETE_MAX: usize = 16;
 
 /// One member's process tree is confirmed empty: its claims are free.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

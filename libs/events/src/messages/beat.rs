@@ -38,6 +38,10 @@ pub struct Beat {
     pub held: Vec<(RunId, AttemptNumber)>,
     /// The agent's clock; shown only.
     pub sent_at: Timestamp,
+    /// A token of the agent's work folder, minted once: two agents that beat under one name are told apart by it, on one machine too. Empty
+    /// in beats of agents that did not say it yet.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub agent: String,
 }
 
 /// The generation is over: the agent kills all it holds, reports it, then beats from this message's sequence under `epoch`.

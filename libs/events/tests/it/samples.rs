@@ -233,7 +233,13 @@ fn request_events() -> Vec<(Subject, Event)> {
 fn attempt_events() -> Vec<(Subject, Event)> {
     let (member, epoch) = (MemberIndex(1), Epoch(4));
     let worker = WorkerExit { rank: Rank(9), exit: Exit::Signal(9), after_ms: 12, message: "CUDA out of memory".to_owned() };
-    let offsets = FinalOffsets { spool: Some(SpoolId::from_bytes([5; 16])), tracker: 11, logs: 12, sessions: vec![session()] };
+    let offsets = FinalOffsets {
+        spool: Some(SpoolId::from_bytes([5; 16])),
+        tracker: 11,
+        logs: 12,
+        sessions: vec![session()],
+        incomplete: Vec::new(),
+    };
     let exited = MemberExited {
         member,
         node: node(),

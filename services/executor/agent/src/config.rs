@@ -161,6 +161,14 @@ pub enum AgentError {
         /// The folder.
         work: PathBuf,
     },
+    /// Another living agent beats under this node's name: give one of the two another name.
+    #[error("two agents share the node name {node}: another one, on the machine with boot id {boot_id}, beats under it")]
+    NameTaken {
+        /// The name.
+        node: NodeName,
+        /// The boot id that the other one tells.
+        boot_id: String,
+    },
     /// The folder's files cannot be read or written.
     #[error("{doing} in {}: {source}", work.display())]
     Folder {

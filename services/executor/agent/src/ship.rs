@@ -10,10 +10,9 @@ use footplate_eventlog::{Broker, Expect, Message, PublishError, StreamName};
 use footplate_events::messages::{LogHeader, Report, SpoolPosition, log_subject, report_subject};
 use footplate_types::NodeName;
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    collections::BTreeSet,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use tokio::{sync::watch, time::Instant};
@@ -64,9 +63,9 @@ pub(crate) struct Shipper {
     pub(crate) published: watch::Sender<u64>,
     pub(crate) resend_after: Duration,
     /// Where entries go that the broker never takes.
-    pub(crate) aside: std::path::PathBuf,
-    /// The end of the last hole that damage left in the spool: readers wait for nothing below.
-    pub(crate) holes_to: AtomicU64,
+    pub(crate) aside: PathBuf,
+    /// The ends of the holes: what damage took from the spool, and what can never be sent. A reader beyond one waits for nothing below.
+    pub(crate) holes: Mutex<BTreeSet<u64>>,
 }
 
 impl Shipper {
@@ -135,15 +134,28 @@ impl Shipper {
     fn note_holes(&self, mut expected: u64, page: &[Record]) {
         for record in page {
             if record.offset > expected {
-                self.holes_to.fetch_max(record.offset, Ordering::Relaxed);
+                self.holes().insert(record.offset);
             }
             expected = record.offset + 1;
         }
     }
 
-    /// The lowest offset that a reader may still wait for.
-    fn kept_from(&self) -> u64 {
-        self.spool.first().max(self.holes_to.load(Ordering::Relaxed))
+    fn holes(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.holes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This entry never reaches a reader.
+    fn note_hole_at(&self, offset: u64) {
+        self.holes().insert(offset + 1);
+    }
+
+    /// The lowest offset that a reader of `offset` may still wait for. Holes above it say nothing: what is sent again from below one must
+    /// not be taken for a repeat.
+    fn kept_from(&self, offset: u64) -> u64 {
+        let first = self.spool.first();
+        let mut holes = self.holes();
+        *holes = holes.split_off(&first);
+        holes.range(..=offset).next_back().map_or(first, |end| first.max(*end))
     }
 
     fn unsettled(&self) -> u64 {
@@ -203,8 +215,14 @@ impl Shipper {
     async fn publish_one(&self, record: &Record) -> bool {
         let Some(message) = self.message(record) else {
             tracing::error!(offset = record.offset, destination = ?self.destination, "unreadable entry skipped");
+            self.note_hole_at(record.offset);
             return true;
         };
+        // When all is sent again, what was refused for good holds up nothing.
+        if self.aside_path(record).exists() {
+            self.note_hole_at(record.offset);
+            return true;
+        }
         let mut refusals = 0;
         loop {
             match self.broker.publish(self.stream(), message.clone(), Expect::Any).await {
@@ -225,14 +243,22 @@ impl Shipper {
         }
     }
 
+    fn aside_path(&self, record: &Record) -> PathBuf {
+        self.aside.join(format!("{}-{}-{}", self.destination.name(), self.spool.id(), record.offset))
+    }
+
     async fn keep_aside(&self, record: &Record) -> bool {
-        let path = self.aside.join(format!("{}-{}", self.destination.name(), record.offset));
+        let path = self.aside_path(record);
         let payload = record.payload.clone();
         let write = move || {
             std::fs::create_dir_all(path.parent().unwrap_or(&path))?;
             crate::durable::write(&path, &payload)
         };
-        matches!(tokio::task::spawn_blocking(write).await, Ok(Ok(())))
+        let kept = matches!(tokio::task::spawn_blocking(write).await, Ok(Ok(())));
+        if kept {
+            self.note_hole_at(record.offset);
+        }
+        kept
     }
 
     fn stream(&self) -> StreamName {
@@ -253,7 +279,7 @@ impl Shipper {
                     node: self.node.clone(),
                     epoch: stored.epoch,
                     at,
-                    kept_from: self.kept_from(),
+                    kept_from: self.kept_from(record.offset),
                     body: stored.body,
                     traceparent: stored.traceparent,
                 };
@@ -266,7 +292,7 @@ impl Shipper {
                 let header = LogHeader {
                     spool: self.spool.id(),
                     offset: record.offset,
-                    kept_from: self.kept_from(),
+                    kept_from: self.kept_from(record.offset),
                     project: header.of.project,
                     run: header.of.run,
                     attempt: header.of.attempt,
@@ -281,6 +307,63 @@ impl Shipper {
                 let (header, body) = record::unpack::<MetricHeader>(&record.payload)?;
                 Some(Message { subject: header.subject, headers: Vec::new(), payload: body })
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::spool::SpoolOptions;
+    use footplate_eventlog::{
+        inbox::{SpoolCursor, Turn},
+        memory::MemoryBroker,
+    };
+    use footplate_events::{facts::NodeHealthChanged, messages::InventoryReport, messages::ReportBody};
+    use footplate_types::Epoch;
+
+    fn shipper(dir: &std::path::Path, broker: Arc<MemoryBroker>) -> Shipper {
+        Shipper {
+            node: NodeName::parse("n1").unwrap(),
+            destination: Destination::Reports("gpu-inventory"),
+            spool: Spool::open(&dir.join("spool"), SpoolOptions::default(), footplate_clock::spool_id).unwrap(),
+            broker,
+            settled: watch::Sender::new(0),
+            published: watch::Sender::new(0),
+            resend_after: Duration::from_secs(1),
+            aside: dir.join("refused"),
+            holes: Mutex::default(),
+        }
+    }
+
+    fn report() -> bytes::Bytes {
+        let changed = NodeHealthChanged { gpu: None, healthy: true, reason: String::new() };
+        let body = ReportBody::Inventory(InventoryReport::HealthChanged { changed });
+        StoredReport { epoch: Epoch(1), body, traceparent: None, origin: None }.to_bytes()
+    }
+
+    /// What a new reader makes of what the broker holds from `from` on.
+    async fn turns(broker: &MemoryBroker, from: u64) -> Vec<(u64, Turn)> {
+        let stored = broker.read(StreamName::Reports, "fp.report.>", from, 100).await.unwrap().messages;
+        let reports = stored.iter().map(|stored| serde_json::from_slice::<Report>(&stored.payload).unwrap());
+        let mut cursor = SpoolCursor::default();
+        reports.map(|report| (report.at.offset, cursor.take(&report.node, report.at, report.kept_from))).collect()
+    }
+
+    #[tokio::test]
+    async fn a_reader_passes_an_unreadable_entry_and_a_refused_one_and_loses_nothing_when_all_is_sent_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let broker = Arc::new(MemoryBroker::new());
+        let shipper = shipper(dir.path(), broker.clone());
+        shipper.spool.append_all(vec![report(), "damaged".into(), report(), report(), report()]).await.unwrap();
+        let page = shipper.spool.read_from(1, usize::MAX).await.unwrap();
+        assert!(shipper.keep_aside(&page[3]).await, "as after the last refusal");
+        for time in 0..2 {
+            let from = broker.bounds(StreamName::Reports).await.unwrap().last + 1;
+            assert_eq!(shipper.publish_page(&page).await, Some(5));
+            let expected = [1, 3, 5].map(|offset| (offset, Turn::Next));
+            assert_eq!(turns(&broker, from).await, expected, "time {time}");
         }
     }
 }

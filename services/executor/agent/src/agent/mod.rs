@@ -54,10 +54,10 @@ pub async fn run(
     };
     agent.adopt().await;
     tracing::info!(node = %config.node, work = %config.work.display(), "agent runs");
-    agent.judge(queue, &shutdown, config.on_shutdown).await;
+    let judged = agent.judge(queue, &shutdown, &config).await;
     watch::flush(&shipped, FLUSH_PATIENCE).await;
     drop(ending);
-    Ok(())
+    judged
 }
 
 struct Agent {
@@ -91,14 +91,19 @@ impl Agent {
         self.performer.perform(&self.core.state, effects).await;
     }
 
-    async fn judge(&mut self, mut queue: mpsc::Receiver<Input>, shutdown: &CancellationToken, on_shutdown: OnShutdown) {
+    async fn judge(
+        &mut self,
+        mut queue: mpsc::Receiver<Input>,
+        shutdown: &CancellationToken,
+        config: &AgentConfig,
+    ) -> Result<(), AgentError> {
         let mut tick = tokio::time::interval(self.tick);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut deadline: Option<Instant> = None;
         loop {
             let input = tokio::select! {
-                () = shutdown.cancelled(), if deadline.is_none() => match on_shutdown {
-                    OnShutdown::LeaveMembers => return,
+                () = shutdown.cancelled(), if deadline.is_none() => match config.on_shutdown {
+                    OnShutdown::LeaveMembers => return Ok(()),
                     OnShutdown::StopMembers(patience) => {
                         deadline = Some(Instant::now() + patience);
                         Input::StopMembers
@@ -106,14 +111,17 @@ impl Agent {
                 },
                 input = queue.recv() => match input {
                     Some(input) => input,
-                    None => return,
+                    None => return Ok(()),
                 },
                 _ = tick.tick() => Input::Tick,
             };
             let effects = self.core.step(now(), input);
             self.performer.perform(&self.core.state, effects).await;
+            if let Some(boot_id) = self.core.name_taken() {
+                return Err(AgentError::NameTaken { node: config.node.clone(), boot_id: boot_id.to_owned() });
+            }
             if deadline.is_some_and(|deadline| self.core.is_idle() || Instant::now() >= deadline) {
-                return;
+                return Ok(());
             }
         }
     }

@@ -17,7 +17,7 @@ use footplate_series::SeriesSource;
 use footplate_types::Rank;
 use futures::StreamExt as _;
 use std::{
-    sync::{Arc, atomic::AtomicU64},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 use tokio::sync::{mpsc, watch};
@@ -114,7 +114,7 @@ pub(super) fn ship(config: &AgentConfig, broker: Arc<dyn Broker>, parts: &Parts,
             published: watch::Sender::new(spool.first() - 1),
             resend_after: config.timings.resend_after,
             aside: config.work.join("refused"),
-            holes_to: AtomicU64::new(0),
+            holes: Mutex::default(),
         };
         shipped.push(Shipped { spool: spool.clone(), published: shipper.published.subscribe() });
         spawn(life, trim(spool.clone(), shipper.settled.subscribe(), parts.hands.clone()));

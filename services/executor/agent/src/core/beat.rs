@@ -103,6 +103,7 @@ impl Core {
             as_of: self.state.as_of,
             held,
             sent_at: now.wall,
+            agent: self.state.token.clone(),
         };
         self.effects.push(Effect::SendBeat { beat, expect: previous });
     }
@@ -152,6 +153,7 @@ impl Core {
     }
 
     fn follow_after(&mut self, sequence: u64, epoch: Epoch) {
+        self.beating.foreign = None;
         self.beating.previous = Some(sequence);
         self.beating.due_ns = 0;
         if self.state.epoch.is_none_or(|known| known < epoch) {
@@ -174,7 +176,9 @@ impl Core {
     }
 
     fn beat_found(&mut self, now: Now, sequence: u64, beat: &Beat) {
-        let ours_by_boot = beat.boot_id == self.fixed.boot_id;
+        // Containers of one machine share its boot id: only the folder's token tells their agents apart.
+        let ours_by_token = beat.agent.is_empty() || beat.agent == self.state.token;
+        let ours_by_boot = ours_by_token && beat.boot_id == self.fixed.boot_id;
         if let Some((number, sent_ns)) = self.beating.unacknowledged
             && ours_by_boot
             && beat.number == number
@@ -185,7 +189,7 @@ impl Core {
             self.beating.due_ns = sent_ns + self.fixed.beat_every_ms * MILLI;
             return;
         }
-        if self.is_own(beat, ours_by_boot) || self.stood_still(now, sequence, beat) {
+        if (ours_by_token && self.is_own(beat, ours_by_boot)) || self.stood_still(now, sequence, beat) {
             self.beating.unacknowledged = None;
             self.follow_after(sequence, beat.epoch);
         }
@@ -200,22 +204,26 @@ impl Core {
         }
     }
 
-    /// Another one is called as this node. Its place may be taken only after its lease and the time its shims need to kill; a lease without
-    /// end is one machine's, whose folder was moved or removed.
+    /// Another one is called as this node. Its place may be taken only once it is seen to be dead: after its lease and the time its shims
+    /// need to kill; a lease without end is one machine's, whose folder was moved or removed, and there two of our own beats are waited. One
+    /// that beats on is alive: then two share a name, and this one gives way.
     fn stood_still(&mut self, now: Now, sequence: u64, beat: &Beat) -> bool {
-        let patience = (beat.lease_ms + beat.kill_ms) * MILLI;
-        if beat.lease_ms == 0 && self.beating.number == 0 {
-            return true;
-        }
+        let endless = beat.lease_ms == 0;
+        let patience = if endless { 2 * self.fixed.beat_every_ms.max(beat.kill_ms / 2) } else { beat.lease_ms + beat.kill_ms } * MILLI;
+        self.beating.due_ns = now.boot_ns + RETRY_NS;
         let since = match self.beating.foreign {
             Some((known, since)) if known == sequence => since,
-            _ => {
+            Some(_) => {
+                tracing::error!(node = %self.fixed.node, boot = %beat.boot_id, agent = %beat.agent, "another agent beats under this name and lives");
+                self.name_taken = Some(beat.boot_id.clone());
+                return false;
+            }
+            None => {
                 tracing::warn!(node = %self.fixed.node, boot = %beat.boot_id, "another agent beats under this name; waiting for its lease to run out");
                 self.beating.foreign = Some((sequence, now.boot_ns));
                 now.boot_ns
             }
         };
-        self.beating.due_ns = now.boot_ns + RETRY_NS;
         now.boot_ns.saturating_sub(since) > patience
     }
 }

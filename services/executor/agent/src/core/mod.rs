@@ -119,6 +119,8 @@ pub(crate) struct Core {
     /// The generation that a fence began, and the fence's sequence.
     fencing: Option<(Epoch, u64)>,
     stopping: bool,
+    /// The boot of another living agent that beats under this name.
+    name_taken: Option<String>,
     dirty: bool,
     effects: Vec<Effect>,
 }
@@ -127,7 +129,7 @@ impl Core {
     /// From the state as it was persisted, and the lease file. Members are adopted as `looks` says how their trees stand.
     pub(crate) fn new(fixed: Fixed, state: CoreState, lease_until: Option<u64>) -> Self {
         let beating = Beating::new(&state.boot_id, &fixed.boot_id, lease_until);
-        Self { fixed, state, beating, assignment: None, fencing: None, stopping: false, dirty: true, effects: Vec::new() }
+        Self { fixed, state, beating, assignment: None, fencing: None, stopping: false, name_taken: None, dirty: true, effects: Vec::new() }
     }
 
     /// What must be done first after a restart: each member goes on from where the disk says it was. `running` are those whose tree
@@ -177,6 +179,11 @@ impl Core {
     /// Whether every member has ended and been reported.
     pub(crate) fn is_idle(&self) -> bool {
         self.state.members.values().all(|held| held.phase == Phase::Ended)
+    }
+
+    /// The boot of another living agent that beats under this node's name, if one was seen: this one must end.
+    pub(crate) fn name_taken(&self) -> Option<&str> {
+        self.name_taken.as_deref()
     }
 
     fn take_effects(&mut self) -> Vec<Effect> {

@@ -67,7 +67,7 @@ pub(crate) struct CoreState {
     pub(crate) boot_id: String,
     /// The highest assignment seen.
     pub(crate) as_of: u64,
-    /// Told apart from other agents of the machine in markers.
+    /// Minted once a folder: tells its agent apart from others, of the machine in markers and of the name in beats.
     pub(crate) token: String,
     /// As a list: JSON keys are texts.
     #[serde(with = "as_list")]

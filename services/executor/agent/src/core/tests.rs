@@ -284,7 +284,11 @@ fn after_an_unacknowledged_beat_it_looks_before_it_beats() {
 }
 
 fn beat_message(number: u64, epoch: u64, boot: &str) -> BeatMessage {
-    BeatMessage::Beat(Beat {
+    BeatMessage::Beat(beat_of(number, epoch, boot, ""))
+}
+
+fn beat_of(number: u64, epoch: u64, boot: &str, agent: &str) -> Beat {
+    Beat {
         node: node(),
         epoch: Epoch(epoch),
         boot_id: boot.to_owned(),
@@ -294,7 +298,8 @@ fn beat_message(number: u64, epoch: u64, boot: &str) -> BeatMessage {
         as_of: 0,
         held: Vec::new(),
         sent_at: Timestamp::from_nanos(0),
-    })
+        agent: agent.to_owned(),
+    }
 }
 
 fn fence(epoch: u64) -> BeatMessage {
@@ -347,16 +352,12 @@ fn a_stranger_under_this_name_is_waited_out() {
     let mut bench = Bench::new(CoreState::default());
     bench.core.adopt(Vec::new());
     bench.step(Input::Tick);
-    let mut sequence = 5;
+    let sequence = 5;
     let seen = |bench: &mut Bench, sequence: u64| {
         bench.seconds += 2;
         bench.step(Input::Tick);
         bench.step(Input::BeatLooked(Ok(Some((sequence, beat_message(sequence, 3, "other-boot"))))))
     };
-    for _ in 0..20 {
-        sequence += 1;
-        assert_eq!(seen(&mut bench, sequence), [], "the stranger lives");
-    }
     let mut waited = 0;
     while seen(&mut bench, sequence).is_empty() {
         waited += 2;
@@ -364,6 +365,48 @@ fn a_stranger_under_this_name_is_waited_out() {
     }
     assert!((waited + 2) * 1_000 > LEASE_MS + 5_000, "{waited}");
     assert_eq!(bench.core.state.epoch, Some(Epoch(3)));
+}
+
+#[test]
+fn of_two_living_agents_of_one_name_on_one_machine_none_takes_the_others_lease() {
+    let state = CoreState { token: "mine".to_owned(), ..Bench::beating().core.state };
+    let beats = |number: u64, agent: &str| BeatMessage::Beat(beat_of(number, 1, "boot-1", agent));
+    // One that starts on the machine where the other one beats.
+    let mut late = Bench::new(state.clone());
+    late.core.adopt(Vec::new());
+    late.step(Input::Tick);
+    assert_eq!(late.step(Input::BeatLooked(Ok(Some((7, beats(7, "other")))))), [], "its lease is not taken");
+    assert_eq!(late.core.name_taken(), None, "it may be dead");
+    late.seconds += 2;
+    late.step(Input::Tick);
+    assert_eq!(late.step(Input::BeatLooked(Ok(Some((8, beats(8, "other")))))), []);
+    assert_eq!(late.core.name_taken(), Some("boot-1"), "it lives");
+    // One that beats already, and whose number is higher than the stranger's.
+    let mut first = Bench::beating();
+    first.core.state.token = "mine".to_owned();
+    first.acknowledge(1, 1);
+    let (number, _) = first.beat();
+    first.step(Input::BeatDone { number, outcome: BeatOutcome::Conflict });
+    assert_eq!(first.step(Input::BeatLooked(Ok(Some((2, beats(1, "other")))))), []);
+    // Its own, told by its token, is followed.
+    let mut again = Bench::new(state);
+    again.core.adopt(Vec::new());
+    again.step(Input::Tick);
+    let effects = again.step(Input::BeatLooked(Ok(Some((7, beats(7, "mine"))))));
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::SendBeat { expect: 7, .. })), "{effects:?}");
+}
+
+#[test]
+fn a_lease_without_end_is_taken_over_only_from_an_agent_that_stands_still() {
+    let mut bench = Bench::new(CoreState::default());
+    bench.core.adopt(Vec::new());
+    bench.step(Input::Tick);
+    let stranger = || BeatMessage::Beat(Beat { lease_ms: 0, kill_ms: 0, ..beat_of(3, 2, "boot-1", "other") });
+    assert_eq!(bench.step(Input::BeatLooked(Ok(Some((5, stranger()))))), []);
+    bench.seconds += 3;
+    bench.step(Input::Tick);
+    let effects = bench.step(Input::BeatLooked(Ok(Some((5, stranger())))));
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::SendBeat { expect: 5, .. })), "{effects:?}");
 }
 
 #[test]

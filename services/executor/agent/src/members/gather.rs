@@ -75,7 +75,13 @@ impl Members {
 
     fn exited(&self, open: &Open, task: &Task, end: End, record: Option<ShimExit>, sessions: Vec<SessionEnd>) -> MemberExited {
         let spools = &self.intake.spools;
-        let offsets = FinalOffsets { spool: Some(self.spool), tracker: spools.tracker.durable(), logs: spools.logs.durable(), sessions };
+        let offsets = FinalOffsets {
+            spool: Some(self.spool),
+            tracker: spools.tracker.durable(),
+            logs: spools.logs.durable(),
+            sessions,
+            incomplete: Vec::new(),
+        };
         let stderr = |rank: u32| open.log(&format!("{rank}.err"));
         let workers = record.as_ref().map(|record| last_words::worker_exits(record, &open.dir, stderr)).unwrap_or_default();
         let (obeyed, not_started) = match (&end, &record) {

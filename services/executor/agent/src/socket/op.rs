@@ -10,8 +10,10 @@ use std::{collections::BTreeMap, path::PathBuf};
 pub(crate) const VERSION: u64 = 1;
 /// Points of one `metrics` op.
 pub(crate) const POINTS_MOST: usize = 1_000;
-/// Bytes of JSON of one param's value or one tag.
+/// Bytes of JSON of one param's value.
 const VALUE_BYTES_MOST: usize = 128 << 10;
+/// Characters of one tag's value; the tracker takes no more, and what is answered here must not be refused there.
+const TAG_MAX: usize = 8_000;
 /// Bytes of JSON of a checkpoint's metadata.
 const METADATA_BYTES_MOST: usize = 64 << 10;
 
@@ -212,8 +214,9 @@ fn tags(object: &Map<String, Value>) -> Result<Op, Fault> {
     let mut tags = BTreeMap::new();
     for (name, value) in given {
         let text = value.as_str().ok_or_else(|| Fault::invalid(format!("set.{name} is not a text")))?;
-        if text.len() > VALUE_BYTES_MOST {
-            return Err(Fault::invalid(format!("set.{name}: {} bytes; allowed: {VALUE_BYTES_MOST}", text.len())));
+        let length = text.chars().count();
+        if length > TAG_MAX {
+            return Err(Fault::invalid(format!("set.{name}: {length} characters; allowed: {TAG_MAX}")));
         }
         tags.insert(key("set", name)?, text.to_owned());
     }
@@ -301,6 +304,15 @@ mod tests {
         let of = |name: &str| params[&ParamKey::parse(name).unwrap()].clone();
         assert_eq!((of("a"), of("b"), of("f")), (ParamValue::Int(3), ParamValue::Float(3.0), ParamValue::Text("3".to_owned())));
         assert_eq!(of("c"), ParamValue::List(vec![ParamValue::Int(64), ParamValue::Null(())]));
+    }
+
+    #[test]
+    fn a_tag_is_as_long_as_the_tracker_takes_it_counted_in_characters() {
+        let tag = |length: usize| format!(r#"{{"op":"tags","n":1,"set":{{"team":"{}"}}}}"#, "推".repeat(length));
+        assert!(matches!(taken(&tag(8_000)), Op::Tags(tags) if tags.len() == 1));
+        let fault = refused(&tag(8_001));
+        assert_eq!(fault.code, "INVALID_ARGUMENT");
+        assert!(fault.message.contains("set.team: 8001 characters; allowed: 8000"), "{}", fault.message);
     }
 
     #[test]

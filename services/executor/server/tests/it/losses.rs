@@ -21,6 +21,7 @@ async fn beat(stage: &Stage, name: &str, epoch: u64, lease_ms: u64, expected: u6
         as_of: 0,
         held: Vec::new(),
         sent_at: Timestamp::default(),
+        agent: String::new(),
     });
     let message =
         Message { subject: beat_subject(&node(name)), headers: Vec::new(), payload: Bytes::from(serde_json::to_vec(&beat).unwrap()) };

@@ -102,6 +102,7 @@ fn beat(lease_ms: u64) -> BeatMessage {
         as_of: 0,
         held: vec![(RunId::from_bytes([7; 16]), AttemptNumber(1))],
         sent_at: Timestamp::default(),
+        agent: String::new(),
     })
 }
 
