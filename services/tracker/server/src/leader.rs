@@ -28,6 +28,9 @@ use tokio_util::sync::CancellationToken;
 /// The pause between two looks at runs that wait for their seal or their config.
 const LOOK_AT_OPEN_EVERY: Duration = Duration::from_millis(50);
 
+/// How often settled positions are read again while a run waits for its seal.
+const REFRESH_EVERY: Duration = Duration::from_secs(1);
+
 /// The longest pause between two looks for work.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
@@ -99,11 +102,17 @@ impl Work {
         let mut reports = reports::Reports::begin(self, inbox, stint).await;
         let mut seals = seals::Seals::default();
         let mut position = self.writer.view().live().changes();
+        let mut refreshed = self.clock.elapsed();
         while leads(standing) && !stint.is_cancelled() {
             let more = reports.fold(self).await;
             let opened = self.writer.view().live().read().open();
             self.figures.open_runs.set(i64::try_from(opened.len()).unwrap_or(i64::MAX));
             configs::read(self, &opened).await;
+            let now = self.clock.elapsed();
+            if !opened.is_empty() && now.saturating_sub(refreshed) >= REFRESH_EVERY {
+                refreshed = now;
+                reports.refresh(self, stint).await;
+            }
             seals.look(self, &opened, reports.settled()).await;
             if more {
                 continue;

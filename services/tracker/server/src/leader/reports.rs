@@ -65,6 +65,14 @@ impl Reports {
         reports
     }
 
+    /// Reads again what is told as settled: another instance may have come further than this leader has seen.
+    pub(super) async fn refresh(&mut self, work: &Work, stint: &CancellationToken) {
+        let told = stint.run_until_cancelled(read_settled(work.broker.as_ref(), "tracker")).await;
+        for Settled { node, up_to } in told.into_iter().flatten() {
+            self.note(node, up_to);
+        }
+    }
+
     /// Up to which offset reports of each spool are folded.
     pub(super) fn settled(&self) -> &BTreeMap<(NodeName, SpoolId), u64> {
         &self.settled
