@@ -42,10 +42,10 @@ enum Refused {
 
 /// Publishes one message.
 pub(super) async fn single(core: &Core, stream: StreamName, message: Message, expect: Expect) -> Result<u64, PublishError> {
-    let headers = headers(stream, &message, &expect)?;
     let mut pause = SPURIOUS_PAUSE;
     for _ in 0..SPURIOUS_TRIES {
-        match sent(core, &message.subject, headers.clone(), message.payload.clone()).await {
+        let headers = headers(stream, &message, &expect)?;
+        match sent(core, &message.subject, headers, message.payload.clone()).await {
             Err(Refused::Maybe) => tokio::time::sleep(pause).await,
             Err(Refused::Surely(error)) => return Err(error),
             Ok(sequence) => return Ok(sequence),
@@ -64,13 +64,9 @@ pub(super) async fn batch(core: &Core, stream: StreamName, messages: Vec<(Messag
         let (message, expect) = messages.into_iter().next().ok_or_else(|| PublishError::Refused("an empty batch".to_owned()))?;
         return single(core, stream, message, expect).await;
     }
-    let prepared = messages
-        .into_iter()
-        .map(|(message, expect)| headers(stream, &message, &expect).map(|headers| (message, headers)))
-        .collect::<Result<Vec<_>, _>>()?;
     let mut pause = SPURIOUS_PAUSE;
     for _ in 0..SPURIOUS_TRIES {
-        match one_batch(core, &prepared).await {
+        match one_batch(core, stream, &messages).await {
             Err(Refused::Maybe) => tokio::time::sleep(pause).await,
             Err(Refused::Surely(error)) => return Err(error),
             Ok(sequence) => return Ok(sequence),
@@ -80,11 +76,12 @@ pub(super) async fn batch(core: &Core, stream: StreamName, messages: Vec<(Messag
     Err(PublishError::Conflict)
 }
 
-async fn one_batch(core: &Core, messages: &[(Message, HeaderMap)]) -> Result<u64, Refused> {
+/// Headers are made as messages go out, so that the broker works on the first ones meanwhile. Without a commit nothing is stored.
+async fn one_batch(core: &Core, stream: StreamName, messages: &[(Message, Expect)]) -> Result<u64, Refused> {
     let id = footplate_clock::event_id().to_string();
     let last = messages.len();
-    for (number, (message, headers)) in (1..).zip(messages) {
-        let mut headers = headers.clone();
+    for (number, (message, expect)) in (1..).zip(messages) {
+        let mut headers = headers(stream, message, expect).map_err(Refused::Surely)?;
         headers.insert(BATCH_ID, id.as_str());
         headers.insert(BATCH_SEQUENCE, number.to_string().as_str());
         if number == last {

@@ -110,6 +110,8 @@ async fn a_lost_answer_of_a_batch(deduplicate: bool) {
 #[tokio::test]
 async fn a_batch_holds_one_event_an_aggregate_in_the_order_of_expectations() {
     let (broker, ledger) = ledger();
+    // A broker that takes its time: where singles are answered at once nothing is batched.
+    broker.faults().delay(Duration::from_millis(20));
     let mut lasts = Vec::new();
     for n in 0..40 {
         lasts.push(ledger.append(note(&experiment(&format!("e{n}")), event_id(), "first"), 0).await.unwrap());
@@ -122,7 +124,6 @@ async fn a_batch_holds_one_event_an_aggregate_in_the_order_of_expectations() {
         }
         false
     });
-    broker.faults().delay(Duration::from_millis(20));
     // In reverse, and each aggregate twice: the second of each conflicts with the first.
     let appends = (0..40).rev().flat_map(|n| [n, n]).map(|n| {
         let (ledger, envelope) = (ledger.clone(), note(&experiment(&format!("e{n}")), event_id(), "second"));
