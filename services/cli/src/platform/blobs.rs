@@ -78,7 +78,12 @@ impl DoorBlobs {
 fn of_status(digest: &str, status: &Status) -> BlobError {
     match status.code() {
         tonic::Code::NotFound => BlobError::NotFound(digest.to_owned()),
+        // A full disk and a key that is being changed are for a person to mend: until then the node keeps the bytes and asks again.
         tonic::Code::Unavailable
+        | tonic::Code::ResourceExhausted
+        | tonic::Code::Unauthenticated
+        | tonic::Code::PermissionDenied
+        | tonic::Code::Aborted
         | tonic::Code::DeadlineExceeded
         | tonic::Code::Unknown
         | tonic::Code::Cancelled
@@ -100,5 +105,22 @@ impl BlobAccess for DoorBlobs {
             }
             got
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonic::Code;
+
+    #[test]
+    fn what_a_person_can_mend_is_asked_again_and_what_nobody_can_is_not() {
+        let again = |code| matches!(of_status("d", &Status::new(code, "why")), BlobError::Unavailable(_));
+        for code in [Code::ResourceExhausted, Code::Unauthenticated, Code::PermissionDenied, Code::Aborted, Code::Unavailable] {
+            assert!(again(code), "{code:?}");
+        }
+        for code in [Code::InvalidArgument, Code::FailedPrecondition, Code::DataLoss, Code::NotFound] {
+            assert!(!again(code), "{code:?}");
+        }
     }
 }

@@ -57,6 +57,8 @@ pub struct Timings {
     pub sample_every: Duration,
     /// How long a dead member's last words may take to come out of the socket and the log files.
     pub drain_patience: Duration,
+    /// How long a member's last words may wait for room in a full spool before its end is reported without them.
+    pub room_patience: Duration,
     /// How long an ended member's files may take to be stored before its end is reported without them.
     pub upload_patience: Duration,
     /// How long the shims need at most to empty a tree after the lease has run out.
@@ -76,6 +78,7 @@ impl Default for Timings {
             look_every: Duration::from_millis(50),
             sample_every: Duration::from_secs(10),
             drain_patience: Duration::from_secs(60),
+            room_patience: Duration::from_secs(600),
             upload_patience: Duration::from_secs(600),
             kill: Duration::from_secs(10),
             peer_grace: Duration::from_secs(10),

@@ -62,8 +62,8 @@ pub(crate) fn worker_exits(exit: &ShimExit, member_dir: &Path, stderr_of: impl F
 
 fn ended(worker: &ShimWorkerExit) -> Exit {
     match (&worker.launch_error, worker.code, worker.signal) {
-        (Some(error), ..) => Exit::NotStarted(cut_text(error)),
-        (None, Some(code), _) => Exit::Code(code),
+        (_, Some(code), _) => Exit::Code(code),
+        (Some(error), None, _) => Exit::NotStarted(cut_text(error)),
         (None, None, Some(signal)) => Exit::Signal(signal),
         (None, None, None) => Exit::Unknown("its supervisor died, or the machine was started anew; nothing of it runs".to_owned()),
     }

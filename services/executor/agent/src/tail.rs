@@ -115,6 +115,16 @@ impl Tail {
     }
 }
 
+impl Tail {
+    /// Whether there is anything that was not taken, or that cannot be read.
+    pub(crate) fn has_rest(&self) -> bool {
+        self.files.iter().any(|file| match std::fs::metadata(&file.path) {
+            Ok(metadata) => metadata.len() > file.taken,
+            Err(error) => error.kind() != io::ErrorKind::NotFound || file.taken > 0,
+        })
+    }
+}
+
 fn read_chunk(path: &Path, at: u64) -> io::Result<Vec<u8>> {
     let file = File::open(path)?;
     let waiting = file.metadata()?.len().saturating_sub(at);

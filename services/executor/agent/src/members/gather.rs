@@ -8,7 +8,7 @@ use crate::{
     socket::close_desk,
 };
 use footplate_events::{
-    facts::{FinalOffsets, MemberExited, SessionEnd, StopCause, cut_text},
+    facts::{FinalOffsets, INCOMPLETE_MAX, MemberExited, SessionEnd, StopCause, cut_text},
     messages::Task,
 };
 use std::{fs::OpenOptions, io::Write as _, time::Duration};
@@ -16,6 +16,14 @@ use tokio::time::Instant;
 
 /// Pause before a member that cannot be looked at is looked at again.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// What came out of a member's log files and socket at its end.
+#[derive(Default)]
+struct Drained {
+    sessions: Vec<SessionEnd>,
+    /// What did not come out, or could not be stored.
+    lacking: Vec<String>,
+}
 
 impl Members {
     pub(super) async fn gather_member(&self, key: MemberKey, task: &Task, end: End) -> MemberExited {
@@ -29,9 +37,9 @@ impl Members {
         self.end_set_up(&open).await;
         let record = self.ended_record(&open, &end).await;
         note(&open, &end, record.as_ref());
-        let sessions = self.drain(key, &open).await;
+        let drained = self.drain(key, &open).await;
         *locked(&open.port) = None;
-        self.exited(&open, task, end, record, sessions)
+        self.exited(&open, task, end, record, drained)
     }
 
     /// How the workers ended; `None` when none was ever started.
@@ -52,35 +60,44 @@ impl Members {
     }
 
     /// Takes in the rest of the log files and of the socket, and waits for uploads.
-    async fn drain(&self, key: MemberKey, open: &Open) -> Vec<SessionEnd> {
+    async fn drain(&self, key: MemberKey, open: &Open) -> Drained {
+        let (timings, spools) = (self.config.timings, &self.intake.spools);
+        let mut drained = Drained::default();
         open.following.cancel();
+        let deadline = Instant::now() + timings.room_patience;
         if let Some(follower) = open.follower.lock().await.take() {
-            let _ = tokio::time::timeout(self.config.timings.drain_patience, follower).await;
+            let _ = tokio::time::timeout_at(deadline, follower).await;
         }
-        let deadline = Instant::now() + self.config.timings.drain_patience;
         let pumped = tokio::time::timeout_at(deadline, async {
             let mut tail = open.tail.lock().await;
-            while tail.pump(&self.intake.spools.logs).await {}
+            while tail.pump(&spools.logs).await {}
+            tail.has_rest()
         });
-        if pumped.await.is_err() {
-            tracing::error!(marker = %open.marker, "logs could not be taken in to their end");
+        if pumped.await.unwrap_or(true) {
+            drained.lacking.push("the end of the logs (not taken in)".to_owned());
         }
-        let Some(desk) = self.intake.desk(key.run, key.attempt, key.member) else { return Vec::new() };
-        let closed = close_desk(&desk, self.config.timings.drain_patience, self.config.timings.upload_patience).await;
-        if !closed.complete {
-            tracing::error!(marker = %open.marker, "its end is reported before everything it logged was stored");
+        if let Some(desk) = self.intake.desk(key.run, key.attempt, key.member) {
+            let full = spools.metrics.is_full() || spools.tracker.is_full();
+            let patience = if full { timings.room_patience } else { timings.drain_patience };
+            let closed = close_desk(&desk, patience, timings.upload_patience).await;
+            drained.sessions = closed.sessions;
+            drained.lacking.extend(closed.lacking);
         }
-        closed.sessions
+        drained.lacking.truncate(INCOMPLETE_MAX);
+        if !drained.lacking.is_empty() {
+            tracing::error!(marker = %open.marker, lacking = ?drained.lacking, "its end is reported before everything it logged was stored");
+        }
+        drained
     }
 
-    fn exited(&self, open: &Open, task: &Task, end: End, record: Option<ShimExit>, sessions: Vec<SessionEnd>) -> MemberExited {
+    fn exited(&self, open: &Open, task: &Task, end: End, record: Option<ShimExit>, drained: Drained) -> MemberExited {
         let spools = &self.intake.spools;
         let offsets = FinalOffsets {
             spool: Some(self.spool),
             tracker: spools.tracker.durable(),
             logs: spools.logs.durable(),
-            sessions,
-            incomplete: Vec::new(),
+            sessions: drained.sessions,
+            incomplete: drained.lacking,
         };
         let stderr = |rank: u32| open.log(&format!("{rank}.err"));
         let workers = record.as_ref().map(|record| last_words::worker_exits(record, &open.dir, stderr)).unwrap_or_default();
@@ -94,9 +111,10 @@ impl Members {
     }
 }
 
-/// Why no worker at all could be started (an interpreter that is not there).
+/// Why no worker at all could be started by this machine. A program that is not there is the job's own fault, and an exit as a shell's.
 fn never_started(record: &ShimExit) -> Option<String> {
-    let errors: Vec<&String> = record.workers.iter().filter_map(|worker| worker.launch_error.as_ref()).collect();
+    let own = record.workers.iter().filter(|worker| worker.code.is_none());
+    let errors: Vec<&String> = own.filter_map(|worker| worker.launch_error.as_ref()).collect();
     if errors.len() == record.workers.len() { errors.first().map(|error| cut_text(error)) } else { None }
 }
 

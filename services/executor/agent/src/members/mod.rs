@@ -329,9 +329,17 @@ impl Hands for Members {
     fn forget(&self, key: MemberKey) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             locked(&self.open).remove(&key);
-            self.intake.drop_desk(key.run, key.attempt, key.member);
-            let dir = self.dir(key);
-            if let Ok(Err(error)) = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(dir)).await
+            let desk = self.intake.drop_desk(key.run, key.attempt, key.member);
+            let (dir, refused) = (self.dir(key), self.config.work.join("refused"));
+            let forgetting = move || {
+                // What was acknowledged and is nowhere else is for a person to look at.
+                if let Some(desk) = desk.filter(|desk| desk.holds_the_only_copy()) {
+                    std::fs::create_dir_all(&refused)?;
+                    std::fs::rename(desk.staged(), refused.join(key.to_string()))?;
+                }
+                std::fs::remove_dir_all(dir)
+            };
+            if let Ok(Err(error)) = tokio::task::spawn_blocking(forgetting).await
                 && error.kind() != io::ErrorKind::NotFound
             {
                 tracing::warn!(%error, member = %key, "member folder");

@@ -110,7 +110,7 @@ pub struct Exit {
 pub struct WorkerExit {
     /// Its rank.
     pub rank: u32,
-    /// Its exit code, when it exited.
+    /// Its exit code, when it exited; the shells' code where its program is missing (127) or is none (126).
     pub code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,

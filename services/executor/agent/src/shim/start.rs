@@ -145,7 +145,7 @@ fn start_workers(dir: &MemberDir, world: &mut supervise::World) -> Result<(), Sh
                 note_launch_error(&worker, &told);
                 world.ended.push(WorkerExit {
                     rank: worker.rank,
-                    code: None,
+                    code: code_of(&error),
                     signal: None,
                     launch_error: Some(told),
                     at_ns: supervise::wall_ns(),
@@ -170,6 +170,16 @@ fn started_workers(world: &supervise::World) -> Vec<StartedWorker> {
     let mut workers: Vec<_> = world.running.iter().map(|(pid, rank)| StartedWorker { rank: *rank, process: process(*pid) }).collect();
     workers.sort_by_key(|worker| worker.rank);
     workers
+}
+
+/// The shells' codes for a program that is not there (127) or is none (126): these are the job's own fault, and another try finds the same.
+/// What the machine could not do (no memory, no process left) has no code.
+fn code_of(error: &io::Error) -> Option<i32> {
+    match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+        Some(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => Some(127),
+        Some(rustix::io::Errno::ACCESS | rustix::io::Errno::NOEXEC | rustix::io::Errno::ISDIR) => Some(126),
+        _ => None,
+    }
 }
 
 /// Why a worker could not be started, with what to do where that is known: the system has one word for a program, a folder and an

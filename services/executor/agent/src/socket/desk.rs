@@ -3,7 +3,7 @@
 use super::upload::Upload;
 use crate::{durable, stage::StagedManifest};
 use footplate_events::{
-    facts::{DocumentRef, SessionEnd, StopCause},
+    facts::{DocumentRef, INCOMPLETE_MAX, SessionEnd, StopCause},
     messages::MemberRef,
 };
 use footplate_types::{AttemptNumber, Rank, SessionId};
@@ -120,6 +120,8 @@ pub(crate) struct Desk {
     pub(crate) uploads: mpsc::UnboundedSender<Upload>,
     /// Uploads that have not ended.
     pub(crate) pending: watch::Sender<usize>,
+    /// What was acknowledged and can never be stored or reported.
+    lacking: Mutex<Vec<String>>,
     /// The newest checkpoint acknowledged here.
     latest: Mutex<Option<LocalCheckpoint>>,
     given: Mutex<BTreeSet<PathBuf>>,
@@ -144,6 +146,7 @@ impl Desk {
             connections: TaskTracker::new(),
             uploads,
             pending: watch::Sender::new(0),
+            lacking: Mutex::default(),
             latest: Mutex::new(None),
             given: Mutex::new(BTreeSet::new()),
             fetched: tokio::sync::Mutex::new(None),
@@ -212,6 +215,24 @@ impl Desk {
     pub(crate) async fn uploaded(&self, patience: Duration) -> bool {
         let mut pending = self.pending.subscribe();
         tokio::time::timeout(patience, pending.wait_for(|count| *count == 0)).await.is_ok_and(|waited| waited.is_ok())
+    }
+
+    /// What was acknowledged will never be where it belongs: the member's end must say so.
+    pub(crate) fn lacks(&self, what: String) {
+        let mut lacking = locked(&self.lacking);
+        if lacking.len() < INCOMPLETE_MAX {
+            lacking.push(what);
+        }
+    }
+
+    /// What was acknowledged and can never be stored or reported.
+    pub(crate) fn lacking(&self) -> Vec<String> {
+        locked(&self.lacking).clone()
+    }
+
+    /// Whether something staged here was acknowledged and never stored.
+    pub(crate) fn holds_the_only_copy(&self) -> bool {
+        *self.pending.borrow() > 0 || !locked(&self.lacking).is_empty()
     }
 
     /// Folder of everything staged by this member.

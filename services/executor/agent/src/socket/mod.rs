@@ -149,9 +149,9 @@ impl Intake {
         Ok(desk)
     }
 
-    /// Forgets a member whose end is reported.
-    pub(crate) fn drop_desk(&self, run: RunId, attempt: AttemptNumber, member: MemberIndex) {
-        self.locked().remove(&(run, attempt, member));
+    /// Forgets a member whose end is reported; its desk.
+    pub(crate) fn drop_desk(&self, run: RunId, attempt: AttemptNumber, member: MemberIndex) -> Option<Arc<Desk>> {
+        self.locked().remove(&(run, attempt, member))
     }
 
     pub(crate) fn desk(&self, run: RunId, attempt: AttemptNumber, member: MemberIndex) -> Option<Arc<Desk>> {
@@ -298,15 +298,23 @@ impl Intake {
 /// A desk's last words.
 pub(crate) struct Closed {
     pub(crate) sessions: Vec<SessionEnd>,
-    /// Whether everything that was sent was taken in, and everything staged was stored.
-    pub(crate) complete: bool,
+    /// What was sent and not taken in, or staged and not stored; empty: all was.
+    pub(crate) lacking: Vec<String>,
 }
 
 /// Closes a member's desk: takes in what its dead workers left in the socket, waits for uploads.
 pub(crate) async fn close_desk(desk: &Arc<Desk>, drain: Duration, uploads: Duration) -> Closed {
     let drained = desk.close(drain).await;
     let uploaded = desk.uploaded(uploads).await;
-    Closed { sessions: desk.session_ends(), complete: drained && uploaded }
+    let mut lacking = Vec::new();
+    if !drained {
+        lacking.push("what was logged last (not taken in)".to_owned());
+    }
+    if !uploaded {
+        lacking.push(format!("{} artifacts or checkpoints (not stored in time)", *desk.pending.borrow()));
+    }
+    lacking.extend(desk.lacking());
+    Closed { sessions: desk.session_ends(), lacking }
 }
 
 /// Longest path of a Unix socket.

@@ -25,6 +25,7 @@ const SOON: Duration = Duration::from_secs(10);
 struct Folder {
     dir: PathBuf,
     away: AtomicBool,
+    refuses: AtomicBool,
 }
 
 impl BlobAccess for Folder {
@@ -32,6 +33,9 @@ impl BlobAccess for Folder {
         Box::pin(async move {
             if self.away.load(Ordering::SeqCst) {
                 return Err(BlobError::Unavailable("away".to_owned()));
+            }
+            if self.refuses.load(Ordering::SeqCst) {
+                return Err(BlobError::Refused("no such project".to_owned()));
             }
             let bytes = fs::read(file).unwrap();
             assert_eq!((Digest::of(&bytes), bytes.len() as u64), (blob.digest, blob.bytes));
@@ -84,7 +88,7 @@ impl Node {
             logs: spool("logs").await,
             metrics: spool("metrics").await,
         };
-        let store = Arc::new(Folder { dir: root.join("store"), away: AtomicBool::new(false) });
+        let store = Arc::new(Folder { dir: root.join("store"), away: AtomicBool::new(false), refuses: AtomicBool::new(false) });
         fs::create_dir_all(&store.dir).unwrap();
         let node = NodeName::parse("n1").unwrap();
         let intake = Intake::new(node, spools, store.clone(), IntakeLimits::default(), life.clone());
@@ -338,6 +342,34 @@ async fn a_checkpoint_is_the_latest_at_once_and_another_attempt_finds_it_in_the_
 }
 
 #[tokio::test]
+async fn what_is_refused_for_good_stays_here_and_is_named_at_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path()).await;
+    let (mut client, _) = node.hello(7).await;
+    let source = dir.path().join("file");
+    let mut staged = Vec::new();
+    for (n, op) in [(1, "checkpoint"), (2, "checkpoint"), (3, "artifact")] {
+        fs::write(&source, op).unwrap();
+        client.say(json!({"op": op, "n": n, "path": source, "name": "model.pt", "step": n * 100})).await;
+        client.acked(n).await;
+        assert!(node.desk.uploaded(SOON).await);
+        node.store.refuses.store(true, Ordering::SeqCst);
+        staged.push(node.desk.staged().join(format!("{}-{n}", SessionId::from_bytes([7; 16]))));
+    }
+    for kept in &staged {
+        assert!(kept.join("op.json").exists(), "{}", kept.display());
+    }
+    assert!(staged[0].join("done").exists() && !staged[1].join("done").exists());
+    drop(client);
+    assert!(node.desk.holds_the_only_copy());
+    let closed = close_desk(&node.desk, SOON, SOON).await;
+    assert_eq!(
+        closed.lacking,
+        ["checkpoint of step 200 (object store refused: no such project)", "artifact model.pt (object store refused: no such project)"]
+    );
+}
+
+#[tokio::test]
 async fn a_stop_is_pushed_to_who_is_there_and_told_to_who_comes_later() {
     let dir = tempfile::tempdir().unwrap();
     let node = Node::start(dir.path()).await;
@@ -362,7 +394,7 @@ async fn what_a_dying_process_left_in_the_socket_is_taken_in_before_the_desk_clo
     }
     drop(client);
     let closed = close_desk(&node.desk, SOON, SOON).await;
-    assert!(closed.complete);
+    assert_eq!(closed.lacking, [] as [&str; 0]);
     assert_eq!(node.points().await.len(), 200);
     assert_eq!(closed.sessions.len(), 1);
     let mut late = node.connect().await;

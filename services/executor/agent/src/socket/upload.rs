@@ -95,21 +95,41 @@ pub(crate) async fn run(intake: Arc<Intake>, desk: std::sync::Weak<Desk>, mut qu
     while let Some(upload) = queue.recv().await {
         let Some(desk) = desk.upgrade() else { return };
         match store(&intake, &desk, &upload).await {
-            Ok(()) => report(&intake, &desk, &upload).await,
-            Err(error) => tracing::error!(%error, run = %desk.config.of.run, dir = %upload.dir.display(), "staged files given up"),
-        }
-        match &upload.op.what {
-            StagedAs::Artifact { .. } => remove(upload.dir).await,
-            StagedAs::Checkpoint { .. } => {
-                let done = upload.dir.join(DONE_FILE);
-                let _ = tokio::task::spawn_blocking(move || durable::write(&done, b"")).await;
-                // The one before goes only now that this one is stored.
-                if let Some(previous) = previous_checkpoint.replace(upload.dir).filter(|previous| !desk.was_given(previous)) {
-                    remove(previous).await;
-                }
+            Ok(()) => {
+                report(&intake, &desk, &upload).await;
+                put_away(&desk, upload, &mut previous_checkpoint).await;
+            }
+            // It was acknowledged: its files stay, and so does the checkpoint before it.
+            Err(error) => {
+                tracing::error!(%error, run = %desk.config.of.run, dir = %upload.dir.display(), "staged files are refused for good");
+                desk.lacks(format!("{} ({error})", spoken(&upload.op)));
             }
         }
         desk.pending.send_modify(|count| *count = count.saturating_sub(1));
+    }
+}
+
+/// What a person calls it.
+fn spoken(op: &StagedOp) -> String {
+    match &op.what {
+        StagedAs::Artifact { name } => format!("artifact {name}"),
+        StagedAs::Checkpoint { step: Some(step), .. } => format!("checkpoint of step {step}"),
+        StagedAs::Checkpoint { step: None, .. } => "checkpoint".to_owned(),
+    }
+}
+
+/// What is stored is no longer staged; of checkpoints the newest stays, for who resumes here.
+async fn put_away(desk: &Desk, upload: Upload, previous_checkpoint: &mut Option<PathBuf>) {
+    match &upload.op.what {
+        StagedAs::Artifact { .. } => remove(upload.dir).await,
+        StagedAs::Checkpoint { .. } => {
+            let done = upload.dir.join(DONE_FILE);
+            let _ = tokio::task::spawn_blocking(move || durable::write(&done, b"")).await;
+            // The one before goes only now that this one is stored.
+            if let Some(previous) = previous_checkpoint.replace(upload.dir).filter(|previous| !desk.was_given(previous)) {
+                remove(previous).await;
+            }
+        }
     }
 }
 
@@ -172,6 +192,8 @@ async fn report(intake: &Intake, desk: &Desk, upload: &Upload) {
     for body in bodies {
         let spool = if matches!(body, ReportBody::Executor(_)) { &intake.spools.executor } else { &intake.spools.tracker };
         let stored = StoredReport { epoch: intake.epoch(), body, traceparent: desk.config.traceparent.clone(), origin: None };
-        super::patiently(|| spool.append(stored.to_bytes())).await;
+        if super::patiently(|| spool.append(stored.to_bytes())).await.is_none() {
+            desk.lacks(format!("the report of {}", spoken(&upload.op)));
+        }
     }
 }

@@ -179,6 +179,11 @@ impl Spool {
         self.index.lock().unwrap_or_else(PoisonError::into_inner).bytes()
     }
 
+    /// Whether a record may not fit before something is forgotten.
+    pub fn is_full(&self) -> bool {
+        self.held_bytes() + frame::framed_bytes(self.options.max_record_bytes) > self.options.max_bytes
+    }
+
     /// The lowest offset still held (one past the highest when empty).
     pub fn first(&self) -> u64 {
         self.index.lock().unwrap_or_else(PoisonError::into_inner).first()

@@ -75,6 +75,22 @@ async fn a_killed_agent_adopts_its_members_and_no_byte_is_lost_or_doubled() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logs_that_found_no_room_are_waited_for_and_at_last_named_as_lacking() {
+    let mut node = Node::new();
+    node.config.spools.logs = 1 << 20;
+    node.config.timings.drain_patience = Duration::from_millis(50);
+    node.config.timings.room_patience = Duration::from_millis(1_500);
+    node.start();
+    node.registered(1).await;
+    let task = node.shell(1, "head -c 3000000 /dev/zero");
+    let begun = std::time::Instant::now();
+    node.run_member(&task).await;
+    let exited = node.exited(run(1)).await;
+    assert!(begun.elapsed() >= node.config.timings.room_patience, "it was waited for room");
+    assert_eq!(exited.offsets.incomplete, ["the end of the logs (not taken in)"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_ends_while_no_agent_lives_is_reported_by_the_next_one() {
     let mut node = Node::started().await;
     let task = node.shell(1, "sleep 0.5; printf 'said while nobody listened'; exit 3");
@@ -126,7 +142,8 @@ async fn what_cannot_be_prepared_or_started_says_why() {
     assert!(why.contains("launch document"), "{why}");
     node.run_member(&missing).await;
     let exited = node.exited(run(2)).await;
-    assert!(exited.not_started.as_ref().unwrap().contains("no-such-python"), "{exited:?}");
+    assert_eq!((exited.not_started.as_ref(), exited.workers[0].exit.clone()), (None, Exit::Code(127)), "it is the job's own fault");
+    assert!(exited.workers[0].message.contains("no-such-python"), "{exited:?}");
     node.log_says(run(2), 0, LogStream::Stderr, "no-such-python").await;
 }
 
