@@ -59,6 +59,8 @@ pub(super) async fn run<D: Decider>(
         }
         let Some(held) = lease.stand(own, &leader.shutdown).await else { return Ok(()) };
         let stop = CancellationToken::new();
+        // Dropped with this future too: a keeper that outlived it would keep every other candidate out.
+        let _ends_with_us = stop.clone().drop_guard();
         let keeper = tokio::spawn(lease.clone().keep(held, leader.lost.clone(), stop.clone()));
         let end = leader.reign().await;
         leader.standing.send_replace(Standing::Candidate);

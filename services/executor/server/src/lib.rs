@@ -18,7 +18,7 @@ use footplate_blobs::Blobs;
 use footplate_clock::SharedClock;
 use footplate_eventlog::beats::{self, SharedBeats};
 use footplate_eventlog::inbox::Inbox;
-use footplate_eventlog::{LeaseConfig, Ledger, Live, follow, lead};
+use footplate_eventlog::{LeadError, LeaseConfig, Ledger, Live, follow, lead};
 use footplate_events::{Aggregate, Subject};
 use footplate_executor_core::Executor;
 use footplate_service::Context;
@@ -78,6 +78,13 @@ impl Handle {
     }
 }
 
+/// An instance that may not lead goes on answering; a person must upgrade it.
+async fn may_not_lead(leading: impl Future<Output = Result<(), LeadError>>) {
+    if let Err(error) = leading.await {
+        tracing::error!(%error, "this instance does not lead; it goes on answering");
+    }
+}
+
 /// Starts the executor's tasks under `context` and gives its part of the API. `elapsed` of the clock is what leases are measured by.
 pub fn start(config: &Config, ledger: &Ledger, blobs: &Blobs, clock: &SharedClock, context: &Context) -> Handle {
     let broker = ledger.broker().clone();
@@ -102,7 +109,8 @@ pub fn start(config: &Config, ledger: &Ledger, blobs: &Blobs, clock: &SharedCloc
         instance: config.instance.clone(),
         lease: config.lease,
     };
-    context.supervisor.spawn("executor leader", lead(ledger.clone(), lease, live.clone(), decider, wake, token));
+    let leading = lead(ledger.clone(), lease, live.clone(), decider, wake, token);
+    context.supervisor.spawn_infallible("executor leader", may_not_lead(leading));
     Handle {
         attempts: Attempts::new(live.clone(), config.read_wait),
         logs: Logs::new(live.clone(), broker, archive),

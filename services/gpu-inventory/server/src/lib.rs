@@ -12,7 +12,7 @@ use footplate_api::v1::{inventory_view_service_server::InventoryViewServiceServe
 use footplate_clock::SharedClock;
 use footplate_eventlog::beats::{self, SharedBeats};
 use footplate_eventlog::inbox::Inbox;
-use footplate_eventlog::{LeaseConfig, Ledger, Live, follow, lead};
+use footplate_eventlog::{LeadError, LeaseConfig, Ledger, Live, follow, lead};
 use footplate_events::{Aggregate, Subject};
 use footplate_gpu_inventory_core::Inventory;
 use footplate_service::Context;
@@ -68,6 +68,13 @@ impl Handle {
     }
 }
 
+/// An instance that may not lead goes on answering; a person must upgrade it.
+async fn may_not_lead(leading: impl Future<Output = Result<(), LeadError>>) {
+    if let Err(error) = leading.await {
+        tracing::error!(%error, "this instance does not lead; it goes on answering");
+    }
+}
+
 /// Starts the inventory's tasks under `context` and gives its part of the API.
 pub fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, context: &Context) -> Handle {
     let broker = ledger.broker().clone();
@@ -87,7 +94,8 @@ pub fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, context: &Co
         instance: config.instance.clone(),
         lease: config.lease,
     };
-    context.supervisor.spawn("gpu-inventory leader", lead(ledger.clone(), lease, live.clone(), decider, wake, token));
+    let leading = lead(ledger.clone(), lease, live.clone(), decider, wake, token);
+    context.supervisor.spawn_infallible("gpu-inventory leader", may_not_lead(leading));
     Handle {
         nodes: Nodes::new(ledger.clone(), live.clone(), watch, clock.clone(), config),
         views: Views::new(ledger.clone(), live.clone(), config.wait),

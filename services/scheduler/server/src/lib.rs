@@ -104,7 +104,11 @@ pub fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, context: &Co
     let decider = Lead::new(ledger.broker().clone(), config.policy.clone(), measures);
     let lease = LeaseConfig { service: service(), instance: config.instance.clone(), lease: config.lease };
     let leading = lead(ledger.clone(), lease, live.clone(), decider, Arc::new(Notify::new()), token);
-    context.supervisor.spawn("scheduler leader", leading);
+    context.supervisor.spawn_infallible("scheduler leader", async move {
+        if let Err(error) = leading.await {
+            tracing::error!(%error, "this instance does not lead; it goes on answering, and must be upgraded to lead");
+        }
+    });
 
     let shell = Shell::new(ledger.clone(), live.clone(), clock.clone(), config);
     Handle {
