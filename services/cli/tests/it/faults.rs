@@ -5,9 +5,9 @@
 
 use crate::cluster::record::{self, assert_kept, assert_training, moves};
 use crate::cluster::watcher::{Watcher, workers};
-use crate::cluster::{Cluster, SERVICES, alone};
+use crate::cluster::{Cluster, PATIENCE, SERVICES, alone};
 use footplate_api::types::Outcome;
-use footplate_testkit::Signal;
+use footplate_testkit::{Signal, eventually};
 use std::time::{Duration, Instant};
 
 /// The seed of the round that runs with every test.
@@ -94,12 +94,17 @@ async fn round(seed: u64) {
     for fault in &faults {
         strike(&cluster, *fault, &run_id).await;
         tokio::time::sleep(Duration::from_millis(dice.below(700))).await;
+        if dice.below(3) == 0 {
+            println!("{:>6} ms {fault:?}: the next one follows at once", began.elapsed().as_millis());
+            continue;
+        }
         moves(&kept, NODES.len(), &format!("the gang trains after {fault:?}")).await;
         println!("{:>6} ms {fault:?}: it trains", began.elapsed().as_millis());
     }
+    moves(&kept, NODES.len(), "the gang trains after everything").await;
     std::fs::write(kept.join("finish"), "").unwrap();
     let run = cluster.sealed(&run_id).await;
-    println!("{:>6} ms sealed, complete: {}, attempts: {}", began.elapsed().as_millis(), run.seal_complete, run.attempts.len());
+    println!("{:>6} ms sealed, missing: {:?}, attempts: {}", began.elapsed().as_millis(), run.seal_missing, run.attempts.len());
     assert_eq!(run.outcome(), Outcome::Succeeded, "{run:?}");
     for rival in &rivals {
         assert_eq!(cluster.sealed(rival).await.outcome(), Outcome::Succeeded);
@@ -110,6 +115,7 @@ async fn round(seed: u64) {
     let events = cluster.events("").await;
     assert_eq!(record::double_claims(&events), [] as [String; 0]);
     assert_eq!(record::early_attempts(&events), [] as [String; 0]);
+    assert_eq!(record::double_starts(&events), [] as [String; 0]);
     let seen = watcher.end();
     assert_eq!(seen.overlaps, [] as [String; 0]);
     assert!(seen.attempts[&run_id].len() > 1, "faults end attempts: {seen:?}");
@@ -128,13 +134,16 @@ async fn strike(cluster: &Cluster, fault: Fault, run_id: &str) {
             cluster.part(node).resume().unwrap();
         }
         Fault::Worker(rank) => {
-            let rank = rank.to_string();
-            let found = workers(&cluster.path().display().to_string()).into_iter().find(|(run, _, process)| {
-                run == run_id && process.variable("RANK") == Some(&rank) && process.argv.iter().any(|word| word == "worker.py")
-            });
-            let (.., process) = found.expect("the gang trains");
+            let (text, rank) = (cluster.path().display().to_string(), rank.to_string());
+            let find = || async {
+                workers(&text).into_iter().map(|(run, _, process)| (run, process)).find(|(run, process)| {
+                    run == run_id && process.variable("RANK") == Some(&rank) && process.argv.iter().any(|word| word == "worker.py")
+                })
+            };
+            let (_, process) = eventually(PATIENCE, "there is a worker to kill", find).await;
             let pid = rustix::process::Pid::from_raw(process.pid.cast_signed()).unwrap();
-            rustix::process::kill_process(pid, Signal::KILL).unwrap();
+            // It may have ended by itself meanwhile.
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
         }
     }
 }

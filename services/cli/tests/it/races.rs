@@ -88,19 +88,8 @@ async fn wiped_assignments_end_nothing_and_an_agent_that_restarts_during_a_launc
     }
     assert_eq!(cluster.run(&steady).await.unwrap().attempts.len(), 1, "the wipe cost nothing");
     assert_eq!(watcher.end().overlaps, [] as [String; 0]);
-    assert_one_start_each(&cluster.events("attempt").await);
+    assert_eq!(record::double_starts(&cluster.events("attempt").await), [] as [String; 0]);
     cluster.assert_rebuild_equal().await;
-}
-
-/// No attempt's member is started twice in the ledger.
-fn assert_one_start_each(events: &[v1::Event]) {
-    let mut started = BTreeSet::new();
-    for event in events.iter().filter(|event| event.r#type == "footplate.attempt.started.v1") {
-        let data: Value = serde_json::from_str(&event.data).unwrap();
-        for member in data["members"].as_array().unwrap() {
-            assert!(started.insert((event.aggregate_id.clone(), member["member"].to_string())), "started twice: {event:?}");
-        }
-    }
 }
 
 /// One request to the broker in its plain text protocol.

@@ -160,11 +160,6 @@ impl Cluster {
         self.folder.path()
     }
 
-    /// Where clients reach it.
-    pub fn address(&self) -> String {
-        self.proxy.addr.to_string()
-    }
-
     pub fn part(&self, name: &str) -> Arc<Process> {
         self.parts.lock().unwrap()[name].process.clone()
     }

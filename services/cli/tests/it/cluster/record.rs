@@ -149,8 +149,8 @@ pub fn wrong_points(record: &Record, stored: &[i64]) -> Option<String> {
     (!lost.is_empty() || !foreign.is_empty()).then(|| format!("acknowledged and lost: {lost:?}; never sent: {foreign:?}"))
 }
 
-/// What is wrong with the log of one worker: not byte for byte what it printed. `whole`: everything must be there.
-pub fn wrong_log(record: &Record, kept: &[u8], whole: bool) -> Option<String> {
+/// What is wrong with the log of one worker; nothing when it is byte for byte what it printed.
+pub fn wrong_log(record: &Record, kept: &[u8]) -> Option<String> {
     let common = record.out.iter().zip(kept).take_while(|(one, other)| one == other).count();
     let (printed, kept) = (record.out.len(), kept.len());
     if common < printed.min(kept) {
@@ -158,12 +158,11 @@ pub fn wrong_log(record: &Record, kept: &[u8], whole: bool) -> Option<String> {
     }
     // A killed worker may have printed one more line than it recorded; one that ended by itself recorded all.
     let more = if record.end.is_some() { 0 } else { LINE_MAX };
-    let wrong = kept > printed + more || (whole && kept < printed);
-    wrong.then(|| format!("{printed} bytes printed, {kept} kept"))
+    (kept < printed || kept > printed + more).then(|| format!("{printed} bytes printed, {kept} kept"))
 }
 
-/// The members of a run's attempts that were lost with their node: (attempt, rank).
-pub fn lost_ranks(run: &Run) -> BTreeSet<(u32, u32)> {
+/// The ranks of a run's attempts that were lost with their node.
+fn lost_ranks(run: &Run) -> BTreeSet<(u32, u32)> {
     let lost = run.attempts.iter().flat_map(|attempt| {
         let members = attempt.members.iter().filter(|member| member.state == "lost");
         members.flat_map(|member| (member.first_rank..member.first_rank + member.workers).map(|rank| (attempt.attempt, rank)))
@@ -231,6 +230,21 @@ pub fn early_attempts(events: &[v1::Event]) -> Vec<String> {
     wrong
 }
 
+/// Members that were started twice, from the ledger's events.
+pub fn double_starts(events: &[v1::Event]) -> Vec<String> {
+    let mut started = BTreeSet::new();
+    let mut wrong = Vec::new();
+    for event in events.iter().filter(|event| event.r#type == "footplate.attempt.started.v1") {
+        let data: Value = serde_json::from_str(&event.data).unwrap();
+        for member in data["members"].as_array().unwrap() {
+            if !started.insert((event.aggregate_id.clone(), member["member"].to_string())) {
+                wrong.push(format!("at {}: member {} of {} started twice", event.sequence, member["member"], event.aggregate_id));
+            }
+        }
+    }
+    wrong
+}
+
 /// The newest attempt and the step that all its ranks have taken.
 pub fn progress(kept: &Path, ranks: usize) -> (u32, i64) {
     let records = records(kept);
@@ -261,27 +275,79 @@ pub fn assert_training(kept: &Path, last: u32, ranks: usize) {
     }
 }
 
-/// Points and logs of every attempt are those that the workers recorded; how many, in words.
+/// Points and logs of every attempt are those that the workers recorded, also of members that were lost, once their node is back; how many,
+/// in words.
 pub async fn assert_kept(cluster: &Cluster, run: &Run, kept: &Path) -> String {
-    let lost = lost_ranks(run);
-    let (mut points, mut bytes, mut short) = (0, 0, 0);
+    let (mut points, mut bytes) = (0, 0);
     for ((attempt, rank), record) in records(kept) {
-        let what = format!("attempt {attempt} rank {rank} of run {}", run.run_id);
-        // What an agent that was away kept for later is still on its way after the seal.
-        let looked = try_eventually(PATIENCE / 3, "every acknowledged point is stored", || async {
+        let wrong = async || {
             let stored = stored_steps(cluster, &run.run_id, attempt, rank).await;
-            wrong_points(&record, &stored).is_none().then_some(stored.len())
-        });
-        points += match looked.await {
-            Ok(count) => count,
-            Err(late) => panic!("{late}: {what}: {:?}", wrong_points(&record, &stored_steps(cluster, &run.run_id, attempt, rank).await)),
+            let log = kept_log(cluster, &run.run_id, attempt, rank).await;
+            (stored.len(), log.len(), wrong_points(&record, &stored).or(wrong_log(&record, &log)))
         };
-        let log = kept_log(cluster, &run.run_id, attempt, rank).await;
-        assert_eq!(wrong_log(&record, &log, !lost.contains(&(attempt, rank))), None, "{what}");
-        bytes += log.len();
-        short += usize::from(log.len() < record.out.len());
+        // What an agent that was away kept for later is still on its way after the seal.
+        let looked = try_eventually(PATIENCE / 3, "points and logs are as recorded", || async {
+            let (points, bytes, wrong) = wrong().await;
+            wrong.is_none().then_some((points, bytes))
+        });
+        let (more_points, more_bytes) = match looked.await {
+            Ok(counts) => counts,
+            Err(late) => panic!("{late}: attempt {attempt} rank {rank} of run {}: {:?}", run.run_id, wrong().await),
+        };
+        points += more_points;
+        bytes += more_bytes;
     }
-    format!(
-        "{points} points and {bytes} bytes of log as the workers recorded them; lost members: {lost:?}, {short} logs of theirs cut short"
-    )
+    format!("{points} points and {bytes} bytes of log as the workers recorded them; lost members: {:?}", lost_ranks(run))
+}
+
+/// The checkers see what they are there for.
+mod tests {
+    use super::*;
+
+    fn event(sequence: u64, kind: &str, id: &str, data: &str) -> v1::Event {
+        v1::Event {
+            sequence,
+            r#type: format!("footplate.{kind}.v1"),
+            aggregate_id: id.to_owned(),
+            data: data.to_owned(),
+            ..v1::Event::default()
+        }
+    }
+
+    #[test]
+    fn a_double_claim_an_early_attempt_and_a_double_start_are_seen() {
+        let (one, other) = ("1".repeat(32), "2".repeat(32));
+        let placed = |attempt: u32| format!(r#"{{"attempt":{attempt},"members":[{{"member":0,"node":"n1","slots":[0]}}]}}"#);
+        let members = r#"{"members":[{"member":0}]}"#;
+        let first = [event(1, "job.placed", &one, &placed(1)), event(2, "attempt.started", &format!("{one}-1"), members)];
+        let released = event(3, "attempt.exited", &format!("{one}-1"), members);
+        let again = event(4, "job.placed", &one, &placed(2));
+        let rival = event(5, "job.placed", &other, &placed(1));
+        let with = |more: &[&v1::Event]| first.iter().chain(more.iter().copied()).cloned().collect::<Vec<_>>();
+        let good = with(&[&released, &again]);
+        assert_eq!((double_claims(&good).len(), early_attempts(&good).len(), double_starts(&good).len()), (0, 0, 0));
+        let lost = event(3, "attempt.lost", &format!("{one}-1"), members);
+        assert!(double_claims(&with(&[&lost, &rival])).is_empty());
+        assert_eq!(double_claims(&with(&[&rival])).len(), 1);
+        assert_eq!(double_claims(&with(&[&released, &again, &rival])).len(), 1);
+        assert_eq!(early_attempts(&with(&[&again])).len(), 1);
+        assert_eq!(double_starts(&with(&[&first[1]])).len(), 1);
+    }
+
+    #[test]
+    fn a_lost_a_doubled_and_a_foreign_point_are_seen_and_so_is_each_byte_of_a_log() {
+        let mut record = Record { out: b"one\ntwo\n".to_vec(), ..Record::default() };
+        read_ops(&mut record, "sent 1 11\nsent 2 12\nacked 2\nsent 3 13\nsent 4");
+        assert_eq!((record.acked, record.last_step()), (2, 13));
+        assert_eq!((wrong_points(&record, &[11, 12]), wrong_points(&record, &[11, 12, 13])), (None, None));
+        for wrong in [&[11][..], &[11, 12, 12], &[11, 12, 14]] {
+            assert!(wrong_points(&record, wrong).is_some(), "{wrong:?}");
+        }
+        assert_eq!(wrong_log(&record, b"one\ntwo\nthree\n"), None, "killed before it recorded a line");
+        record.end = Some((13, String::new()));
+        assert_eq!(wrong_log(&record, b"one\ntwo\n"), None);
+        for wrong in [&b"one\ntwo"[..], b"one\ntwo\n\n", b"one\ntwq\n", b"one\none\ntwo\n", b""] {
+            assert!(wrong_log(&record, wrong).is_some(), "{wrong:?}");
+        }
+    }
 }
