@@ -203,7 +203,7 @@ impl Performer {
 
     fn register(&self, epoch: Epoch) {
         let (shape, address) = (self.shape.clone(), self.address.clone());
-        let (spool, broker, subject) = (self.intake.spools.inventory.clone(), self.broker.clone(), beat_subject(&self.node));
+        let (intake, broker, subject) = (self.intake.clone(), self.broker.clone(), beat_subject(&self.node));
         self.spawn(move |_, _| async move {
             let registered = NodeRegistered {
                 epoch,
@@ -215,7 +215,8 @@ impl Performer {
             };
             let body = ReportBody::Inventory(InventoryReport::Registered { registered });
             let stored = StoredReport { epoch, body, traceparent: None, origin: None };
-            patiently(|| spool.append(stored.to_bytes())).await;
+            patiently(|| intake.spools.inventory.append(stored.to_bytes())).await;
+            intake.registered.send_replace(epoch);
         });
     }
 

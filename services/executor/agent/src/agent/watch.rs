@@ -184,12 +184,13 @@ pub(super) async fn flush(shipped: &[Shipped], patience: Duration) {
     }
 }
 
-/// Samples host and GPUs into the series of `node:<name>`, and reports changes of health.
+/// Samples host and GPUs into the series of `node:<name>`, and reports health: how it stands after each registration, then what changes.
 pub(super) fn samples(config: &AgentConfig, parts: &Parts, life: &CancellationToken) {
     let every = config.timings.sample_every;
     if every.is_zero() {
         return;
     }
+    let mut registered = parts.intake.registered.subscribe();
     let (intake, most, work) = (parts.intake.clone(), config.spools.metrics / SAMPLE_SHARE, config.work.clone());
     spawn(life, async move {
         let session = footplate_clock::session_id();
@@ -197,6 +198,11 @@ pub(super) fn samples(config: &AgentConfig, parts: &Parts, life: &CancellationTo
         let mut number = 0;
         loop {
             tokio::time::sleep(every).await;
+            // The inventory may know this node's health from an earlier agent, which it has outlived.
+            if registered.has_changed().unwrap_or(false) {
+                registered.mark_unchanged();
+                sampler.tell_all();
+            }
             let time_ms = footplate_clock::now().as_millis();
             let looked = tokio::task::spawn_blocking(move || {
                 let seen = sampler.look(time_ms);

@@ -7,7 +7,7 @@
 mod beat;
 mod state;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use beat::BeatOutcome;
 pub(crate) use state::{CoreState, Held, MemberKey, Phase};

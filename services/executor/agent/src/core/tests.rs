@@ -18,7 +18,7 @@ fn node() -> NodeName {
     NodeName::parse("n1").unwrap()
 }
 
-fn task(run: u8, epoch: u64, slots: &[u32], order: Order) -> Task {
+pub(crate) fn task(run: u8, epoch: u64, slots: &[u32], order: Order) -> Task {
     Task {
         project: ProjectName::parse("vision").unwrap(),
         run: RunId::from_bytes([run; 16]),

@@ -48,6 +48,8 @@ struct Open {
     tail: tokio::sync::Mutex<Tail>,
     positions: Positions,
     port: Mutex<Option<ReservedPort>>,
+    /// Held while a set-up is being started, also when nobody waits for it any more.
+    setting_up: Arc<tokio::sync::Mutex<()>>,
     /// Ends the following of its logs.
     following: CancellationToken,
     follower: tokio::sync::Mutex<Option<tokio::task::JoinHandle<()>>>,
@@ -156,6 +158,7 @@ impl Members {
             positions: tail.positions(),
             tail: tokio::sync::Mutex::new(tail),
             port: Mutex::new(None),
+            setting_up: Arc::default(),
             following: self.life.child_token(),
             follower: tokio::sync::Mutex::new(None),
         });

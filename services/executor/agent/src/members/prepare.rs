@@ -6,7 +6,7 @@ use crate::{
     blob::BlobError,
     core::MemberKey,
     prepare::{ReservedPort, base_environment, unpack},
-    shim::{MemberState, ShimHandle, Stop, WorkerSpec},
+    shim::{MemberState, ShimError, ShimHandle, Stop, WorkerSpec},
 };
 use footplate_events::{
     facts::{DocumentRef, Rendezvous},
@@ -24,6 +24,9 @@ use tokio_util::sync::CancellationToken;
 
 /// Pauses while the object store is away.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// How often a tree is tried to be made void while a shim that may still refuse has it.
+const VOID_EVERY: Duration = Duration::from_millis(100);
 
 impl Members {
     pub(super) async fn prepare_member(
@@ -161,10 +164,13 @@ impl Members {
             };
             let spec = self.shim_spec(open, task, vec![worker]);
             let (starting, command) = (shim.clone(), self.config.shim_command.clone());
-            if cancel.is_cancelled() {
-                return Err("cancelled".to_owned());
-            }
+            let (cancelled, turn) = (cancel.clone(), open.setting_up.clone().lock_owned().await);
             let started = tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                // It may have waited long, and nobody for it any more.
+                if cancelled.is_cancelled() {
+                    return Err(ShimError::Refused("cancelled".to_owned()));
+                }
                 starting.write_spec(&spec)?;
                 starting.start(&command)
             });
@@ -187,30 +193,134 @@ impl Members {
         }
     }
 
-    /// Ends a set-up that still runs, and waits until nothing of it is left.
+    /// Ends a set-up that still runs, and waits until nothing of it is left; afterwards none ever starts.
     pub(super) async fn end_set_up(&self, open: &Open) {
-        let shim = open.setup();
-        if !shim.path().exists() {
-            return;
-        }
-        self.end_tree(&shim, &open.marker).await;
+        drop(open.setting_up.lock().await);
+        self.end_tree(&open.setup(), &open.marker).await;
     }
 }
 
 impl Members {
     /// Makes sure that nothing of the tree runs or ever will.
     pub(super) async fn end_tree(&self, shim: &ShimHandle, marker: &str) {
-        if shim.has_ended() {
-            return;
+        let mut told = false;
+        loop {
+            if shim.has_ended() || voided(shim).await {
+                return;
+            }
+            // A shim has it: one that watches workers, or one that is about to, or to refuse and leave the lock to us.
+            if !told {
+                match shim.stop(&Stop::kill("fenced")) {
+                    Ok(()) => told = true,
+                    Err(error) => tracing::error!(%error, %marker, "a tree that should not be cannot be told to end"),
+                }
+            }
+            if matches!(shim.started(), Ok(Some(_))) {
+                return self.wait_for_end(shim, marker).await;
+            }
+            tokio::time::sleep(VOID_EVERY).await;
         }
-        let voiding = shim.clone();
-        let void = tokio::task::spawn_blocking(move || voiding.void()).await;
-        if matches!(void, Ok(Ok(true))) {
-            return;
+    }
+}
+
+/// Whether no shim will ever start this.
+async fn voided(shim: &ShimHandle) -> bool {
+    let voiding = shim.clone();
+    match tokio::task::spawn_blocking(move || voiding.void()).await {
+        Ok(Ok(voided)) => voided,
+        Ok(Err(error)) => {
+            tracing::error!(%error, dir = %shim.path().display(), "a member cannot be made void");
+            false
         }
-        if let Err(error) = shim.stop(&Stop::kill("fenced")) {
-            tracing::error!(%error, %marker, "a tree that should not be cannot be told to end");
+        Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::{
+        blob::BlobAccess,
+        config::AgentConfig,
+        socket::{Intake, IntakeLimits, Spools},
+        spool::{Spool, SpoolOptions},
+    };
+    use footplate_testkit::eventually;
+    use footplate_types::{NodeName, ProjectName, SpoolId};
+    use futures::future::BoxFuture;
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    struct Nothing;
+
+    impl BlobAccess for Nothing {
+        fn put<'a>(&'a self, _: &'a ProjectName, _: DocumentRef, _: &'a Path) -> BoxFuture<'a, Result<(), BlobError>> {
+            Box::pin(async { Ok(()) })
         }
-        self.wait_for_end(shim, marker).await;
+
+        fn get<'a>(&'a self, _: &'a ProjectName, blob: DocumentRef, _: &'a Path) -> BoxFuture<'a, Result<(), BlobError>> {
+            Box::pin(async move { Err(BlobError::NotFound(blob.digest.to_string())) })
+        }
+    }
+
+    fn members(work: &Path) -> Members {
+        let config = AgentConfig::new(NodeName::parse("n1").unwrap(), work.to_owned());
+        let spool = |name: &str| Spool::open(&work.join(name), SpoolOptions::default(), footplate_clock::spool_id).unwrap();
+        let (executor, tracker, inventory) = (spool("executor"), spool("tracker"), spool("inventory"));
+        let spools = Spools { executor, tracker, inventory, logs: spool("logs"), metrics: spool("metrics") };
+        let life = CancellationToken::new();
+        let intake = Intake::new(config.node.clone(), spools, Arc::new(Nothing), IntakeLimits::default(), life.clone());
+        Members::new(config, intake, SpoolId::from_bytes([1; 16]), "1".to_owned(), work.join("agent.sock"), life)
+    }
+
+    fn lock_as_a_shim_does(shim: &ShimHandle) -> File {
+        fs::create_dir_all(shim.path()).unwrap();
+        let file = File::create(shim.path().join("lock")).unwrap();
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+        file
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_set_up_whose_start_is_on_its_way_is_waited_for_and_none_starts_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let members = Arc::new(members(dir.path()));
+        let task = crate::core::tests::task(1, 1, &[0], footplate_events::messages::Order::Prepare);
+        let open = members.open(MemberKey::of(&task), &task).unwrap();
+        let starting = open.setting_up.clone().lock_owned().await;
+        let ending = tokio::spawn({
+            let (members, open) = (members.clone(), open.clone());
+            async move { members.end_set_up(&open).await }
+        });
+        // The start goes on for as long as this is held; the folder it makes is not there yet.
+        let void = open.setup().path().join("void.json");
+        tokio::time::timeout(Duration::from_millis(100), async {
+            while !void.exists() && !ending.is_finished() {
+                tokio::task::yield_now().await
+            }
+        })
+        .await
+        .unwrap_err();
+        drop(starting);
+        tokio::time::timeout(SOON, ending).await.unwrap().unwrap();
+        assert!(void.exists(), "whatever comes late is refused");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_tree_whose_shim_refuses_after_it_took_the_lock_is_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let members = Arc::new(members(dir.path()));
+        let shim = ShimHandle::new(dir.path().join("shim"));
+        let refusing = lock_as_a_shim_does(&shim);
+        let ending = tokio::spawn({
+            let (members, shim) = (members.clone(), shim.clone());
+            async move { members.end_tree(&shim, "m").await }
+        });
+        let told = shim.path().join("stop.json");
+        eventually(SOON, "it is told to end", || async { told.exists().then_some(()) }).await;
+        assert!(!ending.is_finished());
+        drop(refusing);
+        tokio::time::timeout(SOON, ending).await.unwrap().unwrap();
+        assert!(shim.path().join("void.json").exists());
     }
 }

@@ -16,7 +16,7 @@ const DISK_ENOUGH_BYTES: u64 = 1 << 30;
 pub struct Seen {
     /// The points.
     pub points: Vec<(MetricName, Point)>,
-    /// What turned unhealthy, or healthy again, since the look before.
+    /// What turned unhealthy, or healthy again, since the look before; after [`Sampler::tell_all`] how everything stands.
     pub changed: Vec<NodeHealthChanged>,
 }
 
@@ -27,12 +27,19 @@ pub struct Sampler {
     cpu: Option<(u64, u64)>,
     disk_low: bool,
     lost: BTreeMap<String, bool>,
+    /// The next look tells how everything stands, changed or not.
+    tells_all: bool,
 }
 
 impl Sampler {
     /// A sampler that watches the disk of `work`.
     pub fn new(work: PathBuf) -> Self {
-        Self { work, cpu: host::cpu_ticks(), disk_low: false, lost: BTreeMap::new() }
+        Self { work, cpu: host::cpu_ticks(), disk_low: false, lost: BTreeMap::new(), tells_all: false }
+    }
+
+    /// Has the next look tell how everything stands: what was told by an earlier agent, or to an earlier generation, may not hold any more.
+    pub fn tell_all(&mut self) {
+        self.tells_all = true;
     }
 
     /// Looks. `time_ms` is the wall clock in milliseconds since 1970; the step is it in whole seconds. Blocking.
@@ -66,15 +73,16 @@ impl Sampler {
     }
 
     fn changes(&mut self, disk: u64, gpus: &[gpu::GpuSample], changed: &mut Vec<NodeHealthChanged>) {
+        let all = std::mem::take(&mut self.tells_all);
         let low = if self.disk_low { disk < DISK_ENOUGH_BYTES } else { disk < DISK_LEAST_BYTES };
-        if std::mem::replace(&mut self.disk_low, low) != low {
+        if std::mem::replace(&mut self.disk_low, low) != low || all {
             let reason = format!("{disk} bytes of disk free under {}", self.work.display());
             changed.push(NodeHealthChanged { gpu: None, healthy: !low, reason });
         }
         for gpu in gpus {
             let before = self.lost.insert(gpu.uuid.clone(), gpu.lost).unwrap_or(false);
-            if let (true, Ok(uuid)) = (before != gpu.lost, GpuUuid::parse(&gpu.uuid)) {
-                let reason = if gpu.lost { "the driver has lost it" } else { "the driver has it again" };
+            if let (true, Ok(uuid)) = (all || before != gpu.lost, GpuUuid::parse(&gpu.uuid)) {
+                let reason = if gpu.lost { "the driver has lost it" } else { "the driver has it" };
                 changed.push(NodeHealthChanged { gpu: Some(uuid), healthy: !gpu.lost, reason: reason.to_owned() });
             }
         }
@@ -109,5 +117,22 @@ mod tests {
         assert_eq!(healths(2 << 30, true), [(false, true), (true, false)]);
         assert_eq!(healths(2 << 30, true), []);
         assert_eq!(healths(2 << 30, false), [(true, true)]);
+    }
+
+    #[test]
+    fn how_everything_stands_is_told_once_when_asked_changed_or_not() {
+        let mut sampler = Sampler::new(PathBuf::from("/"));
+        let mut healths = |ask: bool| {
+            let mut changed = Vec::new();
+            if ask {
+                sampler.tell_all();
+            }
+            let uuid = "GPU-01234567-89ab-cdef-0123-456789abcdef".to_owned();
+            sampler.changes(10 << 30, &[gpu::GpuSample { uuid, values: Vec::new(), lost: false }], &mut changed);
+            changed.into_iter().map(|change| (change.gpu.is_some(), change.healthy)).collect::<Vec<_>>()
+        };
+        assert_eq!(healths(false), []);
+        assert_eq!(healths(true), [(false, true), (true, true)]);
+        assert_eq!(healths(false), []);
     }
 }

@@ -161,7 +161,12 @@ fn start_workers(dir: &MemberDir, world: &mut supervise::World) -> Result<(), Sh
         workers: started_workers(world),
         enclosure: world.enclosure.as_ref().map(|enclosure| enclosure.path().to_owned()),
     };
-    durable::write_json(&dir.started(), &started).map_err(ShimError::file("write", dir.started()))
+    let written = durable::write_json(&dir.started(), &started).map_err(ShimError::file("write", dir.started()));
+    if written.is_err() {
+        // Without the record nobody would look for them: this must then be a start that never was.
+        world.abandon();
+    }
+    written
 }
 
 /// One that has ended already is a zombie until it is reaped: its number is its own until then.

@@ -173,6 +173,17 @@ impl World {
         }
     }
 
+    /// Kills the whole tree and waits until nothing of it is left.
+    pub(super) fn abandon(&mut self) {
+        while !self.reap() {
+            self.kill_all();
+            std::thread::sleep(Duration::from_millis(BUSY_TICK_MS));
+        }
+        if let Some(enclosure) = &self.enclosure {
+            enclosure.remove();
+        }
+    }
+
     /// Empties the bell; the last wish that it carried.
     fn listen(&mut self) -> Option<Stop> {
         let mut said = Vec::new();

@@ -35,7 +35,10 @@ use std::{
     },
     time::Duration,
 };
-use tokio::{net::UnixListener, sync::mpsc};
+use tokio::{
+    net::UnixListener,
+    sync::{mpsc, watch},
+};
 use tokio_util::sync::CancellationToken;
 
 /// Connections at once; a further one is closed and tries again.
@@ -79,6 +82,8 @@ pub(crate) struct Intake {
     /// Ends everything that works for this.
     life: CancellationToken,
     epoch: AtomicU64,
+    /// The generation that was registered last.
+    pub(crate) registered: watch::Sender<Epoch>,
     ready: AtomicBool,
     desks: Mutex<BTreeMap<(RunId, AttemptNumber, MemberIndex), Arc<Desk>>>,
 }
@@ -110,7 +115,17 @@ impl Intake {
         life: CancellationToken,
     ) -> Arc<Self> {
         let desks = Mutex::new(BTreeMap::new());
-        Arc::new(Self { node, spools, blobs, limits, life, epoch: AtomicU64::new(0), ready: AtomicBool::new(false), desks })
+        Arc::new(Self {
+            node,
+            spools,
+            blobs,
+            limits,
+            life,
+            epoch: AtomicU64::new(0),
+            registered: watch::Sender::new(Epoch(0)),
+            ready: AtomicBool::new(false),
+            desks,
+        })
     }
 
     /// Works beside until done, or until the agent ends.

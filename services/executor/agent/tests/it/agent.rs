@@ -4,7 +4,7 @@ use crate::node::{Node, SOON, launch};
 use footplate_eventlog::StreamName;
 use footplate_events::{
     facts::{Exit, LogStream, StopCause},
-    messages::{BeatMessage, ExecutorReport, RunCommand, SpoolPosition, Task, TrackerReport},
+    messages::{BeatMessage, ExecutorReport, InventoryReport, Report, ReportBody, RunCommand, SpoolPosition, Task, TrackerReport},
 };
 use footplate_executor_agent::{AgentError, OnShutdown};
 use footplate_testkit::{eventually, repository_root};
@@ -384,6 +384,11 @@ async fn samples_of_the_node_go_into_its_own_series() {
     assert!(batches.iter().all(|batch| batch.run == "node:n1"));
     assert_eq!(batches.iter().map(|batch| batch.n).take(3).collect::<Vec<_>>(), [1, 2, 3]);
     assert!(batches[0].series.iter().any(|block| block.name == "host/memory_free_bytes"));
+    let healthy = || async {
+        let told = |report: &Report| matches!(&report.body, ReportBody::Inventory(InventoryReport::HealthChanged { changed }) if changed.gpu.is_none());
+        node.reports().await.iter().any(told).then_some(())
+    };
+    eventually(SOON, "the node's health is told once it is registered", healthy).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

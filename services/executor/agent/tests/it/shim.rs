@@ -310,3 +310,45 @@ async fn a_fork_bomb_is_emptied() {
     member.exit().await;
     assert_eq!(member.living(), 0);
 }
+
+/// A folder so deep that `started.json` has a place in it and the file that is written before it has none.
+fn too_deep_for_the_record(root: &std::path::Path) -> PathBuf {
+    let length = 4_080 - std::process::id().to_string().len();
+    let mut deep = root.to_owned();
+    loop {
+        match length - deep.as_os_str().len() {
+            left if left > 300 => deep.push("d".repeat(200)),
+            // A name has at most 255 bytes.
+            left if left > 202 => deep.push("d".repeat(100)),
+            left => {
+                deep.push("d".repeat(left - 1));
+                return deep;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_that_cannot_be_recorded_leaves_nothing_alive() {
+    let member = Member::new();
+    let handle = ShimHandle::new(too_deep_for_the_record(member.root.path()));
+    let child = "trap '' TERM; echo up; while :; do sleep 0.1; done";
+    let leaving = member.worker(0, &["/bin/sh", "-c", &format!("setsid sh -c \"{child}\" & wait")]);
+    // The second one is started when the test looks into its pipe: by then the first one has left its child.
+    let waiting = member.worker(1, &["/bin/true"]);
+    let made = std::process::Command::new("mkfifo").arg(&waiting.stdout).status().unwrap();
+    assert!(made.success());
+    let pipe = waiting.stdout.clone();
+    handle.write_spec(&member.spec(vec![leaving, waiting])).unwrap();
+    let starting = tokio::task::spawn_blocking({
+        let handle = handle.clone();
+        move || handle.start(&shim_command())
+    });
+    assert_eq!(member.file("0.out").await, "up\n");
+    assert!(member.living() > 0);
+    let _reader = fs::File::open(pipe).unwrap();
+    let error = starting.await.unwrap().unwrap_err();
+    assert!(error.to_string().contains("started.json"), "{error}");
+    assert_eq!(member.living(), 0, "not even what left its parent");
+    assert_eq!(handle.state().unwrap(), MemberState::NotStarted);
+}
