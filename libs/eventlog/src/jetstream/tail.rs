@@ -17,6 +17,8 @@ use tokio::time::{Instant, sleep_until};
 
 /// Messages that one pull asks for.
 const PULL_MESSAGES: u64 = 500;
+/// The next pull is sent while so many may still come: the broker never waits for it.
+const PULL_AGAIN_BELOW: u64 = PULL_MESSAGES / 2;
 /// Bytes that one pull asks for.
 const PULL_BYTES: u64 = 8 << 20;
 /// How long a pull waits at the broker.
@@ -82,6 +84,7 @@ struct Consumer {
     inbox: String,
     messages: Subscriber,
     pulls: u64,
+    /// Messages that may at least still come unasked.
     outstanding: u64,
     sequence: u64,
 }
@@ -176,7 +179,7 @@ impl Tailer {
         let mut heard = Instant::now();
         let mut nudged = false;
         loop {
-            if consumer.outstanding == 0
+            if consumer.outstanding <= PULL_AGAIN_BELOW
                 && let Err(why) = self.ask_for_more(consumer).await
             {
                 return End::Again(why);
@@ -213,7 +216,7 @@ impl Tailer {
 
     async fn ask_for_more(&self, consumer: &mut Consumer) -> Result<(), String> {
         consumer.pulls += 1;
-        consumer.outstanding = PULL_MESSAGES;
+        consumer.outstanding += PULL_MESSAGES;
         let ask = json!({
             "batch": PULL_MESSAGES,
             "max_bytes": PULL_BYTES,
@@ -228,10 +231,10 @@ impl Tailer {
     async fn take(&mut self, consumer: &mut Consumer, message: Message) -> Result<(), End> {
         if let Some(status) = message.status {
             let description = message.description.as_deref().unwrap_or_default();
-            let of_this_pull = message.subject.as_str().rsplit('.').next() == Some(consumer.pulls.to_string().as_str());
             return match status.as_u16() {
                 100 => Ok(()),
-                _ if !of_this_pull => Ok(()),
+                // A pull ended early. The broker takes turns among those that are open, so that what it still owed is not known: nothing is
+                // counted upon. What an older one yet brings is taken all the same.
                 404 | 408 => {
                     consumer.outstanding = 0;
                     Ok(())
