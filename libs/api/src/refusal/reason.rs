@@ -75,7 +75,7 @@ reasons! {
 
     QUOTA_EXCEEDED: Exhausted, "it asks for more than the queue's quota will ever allow", "ask for less, or raise the quota: `footplate queue set`";
     TOO_LARGE: Exhausted, "the request is larger than is taken at once", "send it in smaller parts, or store it and send its digest";
-    NO_NODE_FITS: Exhausted, "no node that is known could ever hold it", "ask for less, or allow waiting for such a node";
+    NO_NODE_FITS: Exhausted, "no node that is known could ever hold it", "ask for less, or let it wait for such a node: `footplate submit --queue-anyway`";
     TOO_MANY_REQUESTS: Exhausted, "more is asked at once than is served at once", "ask again in a moment";
     DISK_FULL: Exhausted, "the disk is full; nothing that was acknowledged is lost", "free space: see the runbook on full disks";
 

@@ -27,13 +27,13 @@ pub enum Refusal {
         queue: QueueName,
     },
     /// No set of known nodes could ever take it: ask less, or queue it all the same until such nodes join.
-    #[error("it can never run here: {detail}; ask for less, or submit with queue_anyway to wait for such nodes")]
+    #[error("it can never run here: {detail}")]
     NeverFits {
         /// What the nearest node lacks.
         detail: String,
     },
     /// Its queue's hard quota is smaller than what it asks: ask less, use another queue, or have the quota raised.
-    #[error("it can never run in queue {queue}: {detail}; ask for less, or submit with queue_anyway to wait for a larger quota")]
+    #[error("it can never run in queue {queue}: {detail}")]
     OverQuota {
         /// The queue.
         queue: QueueName,

@@ -1,9 +1,9 @@
 //! Why a job waits, told afresh: the recorded reason says only its kind for certain; the numbers are of this moment.
 
-use crate::decide::{Board, Lack, When, lack};
-use crate::state::{Job, Stage, State};
+use crate::decide::{Board, Lack, When, closed_and_free, lack, too_few_open};
+use crate::state::{Job, Node, Stage, State};
 use footplate_events::facts::{JobSpec, WaitReason};
-use footplate_types::RunId;
+use footplate_types::{NodeName, RunId};
 
 /// Why a job waits and what would have to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub fn explain(state: &State, run: &RunId) -> Option<Explanation> {
     let position = in_queue().filter(|key| (key.priority, key.submitted) < own).count() as u64 + 1;
     let pending = in_queue().count() as u64;
     let reason = fresh(state, job, reason.as_ref());
-    let change = reason.as_ref().map_or_else(|| "nothing: it is placed at the next look".to_owned(), |reason| change(job, reason));
+    let change = reason.as_ref().map_or_else(|| "nothing: it is placed at the next look".to_owned(), |reason| change(state, job, reason));
     Some(Explanation { reason, position, pending, change })
 }
 
@@ -77,17 +77,41 @@ fn fresh(state: &State, job: &Job, recorded: Option<&WaitReason>) -> Option<Wait
     }
 }
 
-fn change(job: &Job, reason: &WaitReason) -> String {
+/// The most nodes that are named.
+const NODES_NAMED: usize = 3;
+
+/// What opens a closed node again.
+fn opened_by((name, node): (&NodeName, &Node)) -> String {
+    if node.lost.is_some() {
+        format!("{name} has to come back (it is lost: look at its agent)")
+    } else if node.drained.is_some() || node.cordoned.is_some() {
+        format!("`footplate node uncordon {name}`")
+    } else {
+        format!("{name} has to be healthy again")
+    }
+}
+
+/// What would free what the job asks for.
+fn room_comes(state: &State, job: &Job) -> String {
+    let board = Board::new(state, |_| None);
+    let closed: Vec<String> = closed_and_free(state, &job.spec).into_iter().take(NODES_NAMED).map(opened_by).collect();
+    let opened = closed.join(", or ");
+    if too_few_open(&board, &job.spec) && !opened.is_empty() {
+        return format!("a closed node has to be opened: {opened}; or a node has to join");
+    }
+    let preempting = if job.spec.preemptible { "" } else { "; a larger priority may also preempt what is preemptible" };
+    let opened = if opened.is_empty() { opened } else { format!("; or a closed node be opened: {opened}") };
+    format!("running work has to end, or a node has to join{preempting}{opened}")
+}
+
+fn change(state: &State, job: &Job, reason: &WaitReason) -> String {
     match reason {
         WaitReason::Held => "someone has to release it (job release)".to_owned(),
         WaitReason::QueueHeld => format!("queue {} has to be released (queue set)", job.spec.queue),
         WaitReason::Quota { .. } => {
             format!("work of queue {} has to end, its quota be raised, or the job ask for less", job.spec.queue)
         }
-        WaitReason::Resources { .. } if job.spec.preemptible => "running work has to end, or a node has to join".to_owned(),
-        WaitReason::Resources { .. } => {
-            "running work has to end, or a node has to join; a larger priority may also preempt what is preemptible".to_owned()
-        }
+        WaitReason::Resources { .. } => room_comes(state, job),
         WaitReason::NoSuchNode { .. } => "a node that can take it has to join, or the job has to ask for less".to_owned(),
         WaitReason::Backoff => "its back-off after a failed attempt has to be over; it is then tried again by itself".to_owned(),
         WaitReason::Preempting => "preempted work has to leave; it starts right after".to_owned(),

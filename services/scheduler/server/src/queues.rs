@@ -32,10 +32,7 @@ fn changed(settings: &QueueConfigured, request: &SetQueueRequest) -> Result<Queu
     if !(1..=WEIGHT_MAX).contains(&weight) {
         return Err(Invalid::new("weight", weight, format!("1 to {WEIGHT_MAX}")).into());
     }
-    let names_quota = request.quota_gpus.is_some() || request.quota_slots.is_some();
-    if request.clear_quota && names_quota {
-        return Err(Invalid::new("clear_quota", "true", "either a quota or its clearing, not both").into());
-    }
+    // Cleared first, then set: so one of the two can be taken away alone.
     let before = if request.clear_quota { Quota { gpus: None, slots: None } } else { settings.quota };
     Ok(QueueConfigured {
         weight,

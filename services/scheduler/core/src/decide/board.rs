@@ -148,7 +148,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    fn empty_node(node: &Node) -> Self {
+    pub(crate) fn empty_node(node: &Node) -> Self {
         let mut gpus = Bits::full(node.shape.gpus.len());
         for (at, gpu) in node.shape.gpus.iter().enumerate() {
             gpus.set(at, !node.unhealthy_gpus.contains_key(&gpu.uuid));

@@ -1,6 +1,6 @@
 //! Why a job waits: what no node could ever give, or what is in use just now.
 
-use super::board::{Board, Shortage, When, shape_lacks};
+use super::board::{Board, Room, Shortage, When, shape_lacks};
 use crate::state::{Node, State};
 use footplate_events::facts::JobSpec;
 use footplate_types::NodeName;
@@ -54,6 +54,22 @@ fn nearest(state: &State, spec: &JobSpec) -> String {
     }
 }
 
+/// The closed nodes that could take a member at once, were they opened: by name.
+pub(crate) fn closed_and_free<'a>(state: &'a State, spec: &JobSpec) -> Vec<(&'a NodeName, &'a Node)> {
+    let has_room = |node: &Node| {
+        let mut free = Room::empty_node(node);
+        node.claims.values().for_each(|claim| free.take(node, claim));
+        free.holds(node, &spec.resources.per_node)
+    };
+    let helps = |(name, node): &(&NodeName, &Node)| !node.is_open() && shape_lacks(name, &node.shape, spec).is_none() && has_room(node);
+    state.nodes().iter().filter(helps).collect()
+}
+
+/// Whether the open nodes, were they empty, are too few for the whole gang.
+pub(crate) fn too_few_open(board: &Board<'_>, spec: &JobSpec) -> bool {
+    board.eligible(spec).len() < spec.resources.nodes as usize
+}
+
 /// What is in use or closed just now.
 fn now(state: &State, board: &Board<'_>, spec: &JobSpec) -> String {
     let ask = &spec.resources.per_node;
@@ -69,6 +85,10 @@ fn now(state: &State, board: &Board<'_>, spec: &JobSpec) -> String {
     let fitting =
         eligible.iter().filter(|at| !board.benches[**at].reserved && board.benches[**at].free.holds(board.benches[**at].node, ask));
     let fitting = fitting.count();
+    if too_few_open(board, spec) && !closed.is_empty() {
+        let open = if eligible.is_empty() { "no open node".to_owned() } else { format!("only {} open nodes", eligible.len()) };
+        return format!("{} asked, and {open} could take a member; {}", spec.resources.nodes, closed.join(", "));
+    }
     let mut detail = format!("{what}: {each} free asked on {} of {} open nodes, {fitting} have them", spec.resources.nodes, eligible.len());
     let most = eligible.iter().map(|at| (board.benches[*at].free.units(board.benches[*at].node, ask), *at)).max_by_key(|(units, _)| *units);
     if let Some((units, at)) = most.filter(|_| fitting == 0) {

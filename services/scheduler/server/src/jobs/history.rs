@@ -5,6 +5,27 @@ use crate::measures::{cause_word, stop_word};
 use footplate_events::facts::{MemberPlacement, Outcome, RootCause};
 use footplate_events::{Event, Recorded};
 
+/// How the job ended, in one sentence: its message where there is one, else its cause. `None` when it has not.
+pub(super) fn how_it_ended(events: &[Recorded]) -> Option<String> {
+    events.iter().find_map(|recorded| match &recorded.envelope.event {
+        Event::JobEnded(fact) => Some(match (outcome_word(fact.outcome), cause_word(fact.cause)) {
+            (how, _) if !fact.message.is_empty() => format!("{how}: {}", fact.message),
+            ("succeeded", _) => "succeeded".to_owned(),
+            (how, cause) if how == cause => format!("{how}{}", root(fact.root.as_ref())),
+            (how, cause) => format!("{how}: {}{}", cause.replace('_', " "), root(fact.root.as_ref())),
+        }),
+        _ => None,
+    })
+}
+
+const fn outcome_word(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Succeeded => "succeeded",
+        Outcome::Failed => "failed",
+        Outcome::Cancelled => "cancelled",
+    }
+}
+
 /// One line an event, oldest first.
 pub(super) fn history(events: &[Recorded]) -> Vec<String> {
     events.iter().map(|recorded| format!("{} {}", recorded.recorded_at, line(&recorded.envelope.event))).collect()
@@ -42,11 +63,7 @@ fn line(event: &Event) -> String {
             format!("attempt {} ended as {}{}; requeued", fact.attempt, cause_word(fact.cause), root(fact.root.as_ref()))
         }
         Event::JobEnded(fact) => {
-            let how = match fact.outcome {
-                Outcome::Succeeded => "succeeded",
-                Outcome::Failed => "failed",
-                Outcome::Cancelled => "cancelled",
-            };
+            let how = outcome_word(fact.outcome);
             let message = if fact.message.is_empty() { String::new() } else { format!(" ({})", fact.message) };
             format!("{how}: {}{}{message}", cause_word(fact.cause), root(fact.root.as_ref()))
         }

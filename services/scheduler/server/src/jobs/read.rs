@@ -1,7 +1,7 @@
 //! Reads: one job, all jobs, why one waits.
 
 use super::Jobs;
-use super::history::history;
+use super::history::{history, how_it_ended};
 use super::show::{self, STATES, reason_words, state_of};
 use crate::shell::project_of;
 use crate::spec::job_spec_to_wire;
@@ -71,7 +71,7 @@ impl Jobs {
         let position = waits.as_ref().map_or(0, |waits| u32::try_from(waits.position).unwrap_or(u32::MAX));
         let reason = match &waits {
             Some(waits) => waits.reason.as_ref().map_or_else(|| "it is placed at the next look".to_owned(), reason_words),
-            None => job.reason.clone(),
+            None => how_it_ended(&events).unwrap_or_else(|| job.reason.clone()),
         };
         Ok(ExplainJobResponse {
             run_id: job.run_id,
