@@ -312,6 +312,8 @@ impl JobSpec {
     pub const WORKERS_MAX: u32 = 16_384;
     /// The most bytes of a placement: one event names the whole gang, and an event is at most 256 KiB.
     pub const PLACEMENT_BYTES_MAX: u64 = 224 * 1024;
+    /// The farthest that a priority is from 0, either way.
+    pub const PRIORITY_MAX: u32 = 1_000_000;
     /// The most labels, inputs, or excluded nodes.
     pub const LIST_MAX: usize = 256;
 
@@ -349,7 +351,9 @@ impl JobSpec {
         if per_node.gpus == 0 && (!per_node.gpu_models.is_empty() || per_node.gpu_memory_bytes > 0) {
             return Err(Invalid::new("resources.gpu", "a model or memory", "only together with gpus of at least 1"));
         }
-        within("priority", u64::from(self.priority.unsigned_abs()), 0, 1_000_000)?;
+        if self.priority.unsigned_abs() > Self::PRIORITY_MAX {
+            return Err(Invalid::new("priority", self.priority, format!("-{most} to {most}", most = Self::PRIORITY_MAX)));
+        }
         within("stop.grace", self.stop.grace.0, 0, 86_400_000)?;
         within("retry.backoff_max", self.retry.backoff_max.0, self.retry.backoff.0, 86_400_000)?;
         for (field, count) in [
