@@ -4,7 +4,9 @@
 //! `"NaN"`, `"Infinity"` and `"-Infinity"`, bytes are base64. Unknown fields are refused, by their path and with the nearest known name.
 
 use prost::{Message, Name};
-use prost_reflect::{DeserializeOptions, DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor, SerializeOptions};
+use prost_reflect::{
+    DeserializeOptions, DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor, ReflectMessage, SerializeOptions,
+};
 use serde_json::{Map, Value};
 
 use crate::descriptors;
@@ -15,7 +17,11 @@ const ALIKE: f64 = 0.8;
 /// How deep messages may nest in a request; deeper ones are refused before anything recurses through them.
 const DEEPEST: usize = 32;
 
-/// A message as JSON; fields at their default are left out.
+/// Fields that are written at their default, too: a value that was measured is told, also when it is 0.
+const ALWAYS: [(&str, &[&str]); 2] =
+    [("footplate.api.v1.Point", &["step", "value"]), ("footplate.types.v1.LatestValue", &["step", "value"])];
+
+/// A message as JSON; fields at their default are left out, but for measured values.
 ///
 /// # Panics
 /// Never for messages of this crate: the descriptors are made together with the code.
@@ -42,7 +48,37 @@ pub fn from_value<M: Message + Name + Default>(value: &Value) -> Result<M, Refus
 }
 
 pub(crate) fn write(message: &DynamicMessage) -> Result<Value, serde_json::Error> {
-    message.serialize_with_options(serde_json::value::Serializer, &SerializeOptions::new())
+    let mut value = message.serialize_with_options(serde_json::value::Serializer, &SerializeOptions::new())?;
+    tell_measured(&message.descriptor(), &mut value)?;
+    Ok(value)
+}
+
+/// Puts the fields of [`ALWAYS`] in where they were left out.
+fn tell_measured(descriptor: &MessageDescriptor, value: &mut Value) -> Result<(), serde_json::Error> {
+    let Value::Object(entries) = value else { return Ok(()) };
+    if is_well_known(descriptor) {
+        return Ok(());
+    }
+    if let Some((_, fields)) = ALWAYS.iter().find(|(name, _)| *name == descriptor.full_name()) {
+        for field in fields.iter().filter_map(|field| descriptor.get_field_by_name(field)) {
+            let zero = if field.kind() == Kind::Double { Value::from(0.0) } else { Value::from("0") };
+            entries.entry(field.json_name()).or_insert(zero);
+        }
+    }
+    for (name, value) in entries.iter_mut() {
+        let Some(field) = field_named(descriptor, name) else { continue };
+        let (kind, values) = match (field.kind(), value) {
+            (Kind::Message(of), Value::Object(entries)) if field.is_map() => match of.map_entry_value_field().kind() {
+                Kind::Message(of) => (of, entries.values_mut().collect::<Vec<_>>()),
+                _ => continue,
+            },
+            (Kind::Message(of), Value::Array(items)) => (of, items.iter_mut().collect()),
+            (Kind::Message(of), value) => (of, vec![value]),
+            _ => continue,
+        };
+        values.into_iter().try_for_each(|value| tell_measured(&kind, value))?;
+    }
+    Ok(())
 }
 
 pub(crate) fn read(descriptor: &MessageDescriptor, value: &Value) -> Result<DynamicMessage, Refusal> {
@@ -191,6 +227,16 @@ mod tests {
         let again: GetHistoryResponse = from_value(&value).unwrap();
         assert!(again.points[0].value.is_nan());
         assert_eq!(again.points[1..], message.points[1..]);
+    }
+
+    #[test]
+    fn a_measured_zero_is_told_and_other_defaults_are_left_out() {
+        let message = GetHistoryResponse { points: vec![Point::default()], ..GetHistoryResponse::default() };
+        assert_eq!(to_value(&message), json!({"points": [{"step": "0", "value": 0.0}]}));
+        let latest = crate::types::LatestValue { name: "loss".to_owned(), ..Default::default() };
+        let answer =
+            crate::v1::GetRunResponse { run: Some(crate::types::Run { latest: vec![latest], ..Default::default() }), ..Default::default() };
+        assert_eq!(to_value(&answer), json!({"run": {"latest": [{"name": "loss", "step": "0", "value": 0.0}]}}));
     }
 
     #[test]
