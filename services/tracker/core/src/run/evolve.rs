@@ -384,7 +384,9 @@ fn outranks(known: &Artifact, new: &Artifact) -> bool {
 
 fn exit_lines(exited: &MemberExited) -> Vec<String> {
     let mut lines: Vec<String> = exited.not_started.iter().map(|why| format!("not started: {why}")).collect();
-    for worker in &exited.workers {
+    // What kept the member from starting is each worker's own sentence again.
+    let said = |exit: &Exit| matches!((exit, &exited.not_started), (Exit::NotStarted(why), Some(known)) if why == known);
+    for worker in exited.workers.iter().filter(|worker| !said(&worker.exit)) {
         let how = match &worker.exit {
             Exit::Code(code) => format!("exit {code}"),
             Exit::Signal(signal) => format!("signal {signal}"),

@@ -174,7 +174,9 @@ fn evaluate(filter: &Filter, row: &impl Row) -> Option<bool> {
         }
         Filter::In(field, literals) => {
             row.value(field)?;
-            let is = |literal| compared(field, literal, row).is_some_and(|value| order(field, &value, literal, row.now()) == Some(Ordering::Equal));
+            let is = |literal| {
+                compared(field, literal, row).is_some_and(|value| order(field, &value, literal, row.now()) == Some(Ordering::Equal))
+            };
             Some(literals.iter().any(is))
         }
         Filter::Like { field, pattern, any_case } => match row.value(field)? {
