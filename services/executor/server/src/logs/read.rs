@@ -232,6 +232,10 @@ impl Reader {
                 "the run is pending: it has no log yet; `footplate why` tells what it waits for".to_owned()
             });
         };
+        let is_archived = attempt.members.values().all(|member| member.archived.is_some());
+        if attempt.is_released() && (is_archived || state.has_ended(self.asked.run)) {
+            return Some(format!("attempt {} wrote nothing", id.attempt));
+        }
         let phases: Vec<String> = attempt.members.values().map(|member| format!("{} {}", member.node, member.phase.as_str())).collect();
         Some(format!("attempt {}: {}; no log yet", id.attempt, phases.join(", ")))
     }
