@@ -147,6 +147,24 @@ pub enum EventVerb {
     Show(commands::event::show::Args),
 }
 
+/// Verbs that the design has and this build does not.
+const NOT_BUILT: [&str; 8] = ["artifact", "gate", "model", "project", "simulate", "subscription", "sweep", "token"];
+
+/// What to tell of a command line that could not be read because what it asks is known but not built yet; `None` for any other fault.
+pub fn not_built(error: &clap::Error) -> Option<String> {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let told = |what: &str| format!("`{what}` is known but not built yet; `footplate --help` lists what there is");
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => text(ContextKind::InvalidSubcommand).filter(|word| NOT_BUILT.contains(word)).map(told),
+        ErrorKind::UnknownArgument => text(ContextKind::InvalidArg).filter(|word| *word == "--at").map(|_| told("replay --at")),
+        _ => None,
+    }
+}
+
 /// A run, as every verb takes it.
 #[derive(Clone, Debug, Args)]
 pub struct RunArg {
@@ -170,4 +188,25 @@ pub struct ServiceArgs {
     /// Folder for everything that is stored
     #[arg(long, env = "FOOTPLATE_DATA", value_name = "FOLDER", hide_env_values = true)]
     pub data: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(words: &[&str]) -> Option<String> {
+        not_built(&Cli::try_parse_from([&["footplate"], words].concat()).unwrap_err())
+    }
+
+    #[test]
+    fn what_is_known_and_not_built_is_refused_by_its_name() {
+        for (words, named) in [
+            (&["model", "list"][..], "`model` is known"),
+            (&["sweep"], "`sweep` is known"),
+            (&["replay", "--at", "7"], "`replay --at` is known"),
+        ] {
+            assert!(told(words).is_some_and(|text| text.contains(named)), "{words:?}: {:?}", told(words));
+        }
+        assert_eq!((told(&["modle"]), told(&["run", "list", "--filtre", "x"])), (None, None));
+    }
 }

@@ -1,7 +1,12 @@
 //! The `footplate` binary: reads the command line, does what it says, ends with a documented exit code.
 
 use clap::Parser as _;
-use footplate_cli::{args::Cli, commands::dispatch, exit_of, output::tell};
+use footplate_cli::{
+    args::{Cli, not_built},
+    commands::dispatch,
+    exit_of,
+    output::tell,
+};
 use footplate_service::Exit;
 use std::process::ExitCode;
 
@@ -24,6 +29,10 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
+            if let Some(told) = not_built(&error) {
+                tell(format!("footplate: {told}"));
+                return Exit::Usage.into();
+            }
             // Help and version are no faults: clap prints them to standard output and says so.
             let asked_for = !error.use_stderr();
             let _unheard = error.print();

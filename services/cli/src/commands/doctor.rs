@@ -10,7 +10,7 @@ use crate::{
 use footplate_api::{ApiError, Client, v1};
 use footplate_eventlog::jetstream::{Credentials, JetStreamBroker, Probe, SyncProbe};
 use footplate_service::config::Config;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Free disk below which a data folder is not fit.
 const DISK_LEAST_BYTES: u64 = 1 << 30;
@@ -76,7 +76,10 @@ impl Finding {
 /// Settings that cannot be used.
 pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
     let config = platform::load(&args.service, &[]).map_err(|error| Failure::usage(error.to_string()))?;
-    let folder = knobs::data_folder(&config).map_err(|error| Failure::usage(error.to_string()))?;
+    let folder = match &ctx.data {
+        Some(known) if config.get(&knobs::DATA).is_empty() => PathBuf::from(known),
+        _ => knobs::data_folder(&config).map_err(|error| Failure::usage(error.to_string()))?,
+    };
     let mut findings = Vec::new();
     findings.extend(look_at_platform(&ctx).await);
     findings.push(look_at_program(&config, &folder));
@@ -207,13 +210,9 @@ fn probed(probe: &Probe) -> Vec<Finding> {
     for stream in &probe.streams {
         let share = stream.bytes * 100 / stream.bytes_max.max(1);
         let found = format!("{share} % of {} MiB", stream.bytes_max >> 20);
-        findings.push(if !stream.differences.is_empty() {
-            Finding::new(
-                stream.stream.as_str(),
-                Verdict::Bad,
-                stream.differences.join("; "),
-                "start a service, which brings its streams in line",
-            )
+        let differences: Vec<&str> = stream.differences.iter().map(String::as_str).filter(|told| must_hold(told)).collect();
+        findings.push(if !differences.is_empty() {
+            Finding::new(stream.stream.as_str(), Verdict::Bad, briefly(&differences), "start a service, which brings its streams in line")
         } else if share >= 80 {
             Finding::new(stream.stream.as_str(), Verdict::Odd, found, "give the streams more disk: --set nats.disk=")
         } else {
@@ -221,6 +220,26 @@ fn probed(probe: &Probe) -> Vec<Finding> {
         });
     }
     findings
+}
+
+/// Whether a difference matters: how many bytes a stream may take is its platform's setting, and no fault when it is not this shell's.
+fn must_hold(difference: &str) -> bool {
+    !difference.starts_with("max_bytes:")
+}
+
+/// The most differences of one stream that are told.
+const DIFFERENCES_TOLD: usize = 2;
+/// The most characters of one.
+const DIFFERENCE_CHARACTERS: usize = 80;
+
+fn briefly(differences: &[&str]) -> String {
+    let cut = |text: &&str| match text.char_indices().nth(DIFFERENCE_CHARACTERS) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => (*text).to_owned(),
+    };
+    let told = differences.iter().take(DIFFERENCES_TOLD).map(cut).collect::<Vec<_>>().join("; ");
+    let more = differences.len().saturating_sub(DIFFERENCES_TOLD);
+    if more > 0 { format!("{told}; and {more} more") } else { told }
 }
 
 fn look_at_disk(folder: &Path) -> Finding {
@@ -238,5 +257,18 @@ fn look_at_disk(folder: &Path) -> Finding {
         Err(error) => {
             Finding::new("disk", Verdict::Unknown, format!("{}: {error}", there.display()), "look whether the folder may be read")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_streams_size_is_its_own_and_a_long_list_of_differences_is_cut() {
+        assert!(!must_hold("max_bytes: is 1, must be 2") && must_hold("discard: is \"old\", must be \"new\""));
+        let long = "x".repeat(200);
+        let told = briefly(&["a: is 1, must be 2", &long, "b", "c"]);
+        assert!(told.starts_with("a: is 1, must be 2; xxx") && told.ends_with("...; and 2 more") && told.len() < 130, "{told}");
     }
 }

@@ -41,14 +41,25 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
     let run_id = find_run_id(&client, &args.run.run).await?;
     let asked = v1::GetLineageRequest { project: client.project().to_owned(), run_id: run_id.clone() };
     let mut lineage = call!(client, within REPLAY, runs.get_lineage(asked))?;
-    lineage.nodes.sort_by(|one, other| (&one.kind, one.sequence, &one.id).cmp(&(&other.kind, other.sequence, &other.id)));
-    lineage.edges.sort_by(|one, other| (&one.from, &one.relation, &one.to).cmp(&(&other.from, &other.relation, &other.to)));
+    in_order(&mut lineage);
     if ctx.output.format == Format::Dot {
         print(&dot(&lineage))?;
         return Ok(Exit::Done);
     }
     ctx.output.one(&run_id, &json::to_value(&lineage), &tree(&lineage, &run_id))?;
     Ok(Exit::Done)
+}
+
+/// Things by kind, checkpoints by their step, and then as the ledger says so (so by attempt); edges by whom they leave and in the order of
+/// what they lead to.
+fn in_order(lineage: &mut v1::GetLineageResponse) {
+    let step = |node: &LineageNode| node.facts.get("step").and_then(|step| step.parse::<i64>().ok()).unwrap_or(0);
+    lineage.nodes.sort_by_cached_key(|node| (node.kind.clone(), step(node), node.sequence, node.id.clone()));
+    let places: BTreeMap<&str, usize> = lineage.nodes.iter().enumerate().map(|(place, node)| (node.id.as_str(), place)).collect();
+    let place = |id: &str| places.get(id).copied().unwrap_or(usize::MAX);
+    lineage.edges.sort_by(|one, other| {
+        (place(&one.from), &one.relation, place(&one.to), &one.to).cmp(&(place(&other.from), &other.relation, place(&other.to), &other.to))
+    });
 }
 
 /// The tree: the run, then along the edges that leave it; below, what leads to it.
@@ -156,6 +167,30 @@ mod tests {
         let text = tree(&lineage(), "ab");
         let wanted = "run digits\n├─ used source main \"x\"\n├─ produced attempt 1\n│  └─ used source main \"x\" (above)\n└─ <- repeats run again\n(ledger up to sequence 9)\n";
         assert_eq!(text, wanted);
+    }
+
+    #[test]
+    fn checkpoints_stand_in_the_order_of_their_steps_and_then_of_the_attempts() {
+        let checkpoint = |id: &str, step: u64, sequence: u64| LineageNode {
+            id: id.into(),
+            kind: "checkpoint".into(),
+            label: format!("step {step}"),
+            facts: [("step".to_owned(), step.to_string())].into(),
+            sequence,
+        };
+        let mut lineage = lineage();
+        for (id, step, sequence) in [("checkpoint:a", 10, 7), ("checkpoint:z", 9, 6), ("checkpoint:b", 9, 8)] {
+            lineage.nodes.push(checkpoint(id, step, sequence));
+            lineage.edges.push(LineageEdge { from: "attempt:1".into(), to: id.into(), relation: "produced".into() });
+        }
+        in_order(&mut lineage);
+        let produced: Vec<&str> = lineage
+            .edges
+            .iter()
+            .filter(|edge| edge.from == "attempt:1" && edge.relation == "produced")
+            .map(|edge| edge.to.as_str())
+            .collect();
+        assert_eq!(produced, ["checkpoint:z", "checkpoint:b", "checkpoint:a"]);
     }
 
     #[test]

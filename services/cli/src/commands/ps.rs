@@ -98,6 +98,7 @@ fn show(ctx: &Context, jobs: &[Job]) -> std::io::Result<()> {
         Column::whole("ASKS"),
         Column::whole("AGE"),
         Column::cut("WHERE / WHY"),
+        Column::cut("NODES").wide(),
         Column::whole("TRY").wide(),
         Column::whole("PREEMPTIBLE").wide(),
         Column::cut("BY").wide(),
@@ -116,6 +117,7 @@ fn row(job: &Job, letters: usize, now: Timestamp) -> Row {
         view::shape(job.nodes, job.gpus_per_node, job.slots_per_node),
         view::since(&job.submitted_at, now),
         place(job),
+        nodes(job),
         job.attempt.to_string(),
         if job.preemptible { "yes" } else { "no" }.to_owned(),
         job.submitted_by.clone(),
@@ -138,6 +140,11 @@ fn state(job: &Job) -> String {
     .to_owned()
 }
 
+/// The nodes it stands on.
+fn nodes(job: &Job) -> String {
+    job.members.iter().map(|member| member.node.as_str()).collect::<Vec<_>>().join(", ")
+}
+
 /// The nodes it stands on, or why it waits or ended.
 fn place(job: &Job) -> String {
     if !job.reason.is_empty() {
@@ -146,5 +153,5 @@ fn place(job: &Job) -> String {
     if job.state == "ended" {
         return job.cause.replace('_', " ");
     }
-    job.members.iter().map(|member| member.node.as_str()).collect::<Vec<_>>().join(", ")
+    nodes(job)
 }

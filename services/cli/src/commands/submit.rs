@@ -5,7 +5,7 @@ use crate::{
     capture::{self, Plan, Snapshot},
     context::{Context, find_run_id, seen},
     jobfile::{self, Problem, Problems, Resolved},
-    output::{Exit, tell},
+    output::Exit,
     scrub,
     submission::{Documents, Origin, Refs, capture_request, job_spec, put, put_archive, source_ref},
     view,
@@ -110,7 +110,7 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
     let mut progress = ctx.progress();
     let plan = if args.no_source { None } else { Some(survey(&args, &job, &current)?) };
     for warning in plan.iter().flat_map(|plan| &plan.warnings) {
-        tell(format!("note: {warning}"));
+        ctx.note(format!("note: {warning}"));
     }
     if args.dry_run {
         return dry_run(&ctx, &client, &args, &job, plan).await;
@@ -126,7 +126,7 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
     };
     let refs = Refs { source, baseline, ..store(&client, &documents).await? };
     if !documents.masked.is_empty() {
-        tell(format!("note: masked in the record: {}", documents.masked.join(", ")));
+        ctx.note(format!("note: masked in the record: {}", documents.masked.join(", ")));
     }
     progress.step("submitting");
     let message = v1::SubmitJobRequest {
@@ -140,10 +140,10 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         ..v1::SubmitJobRequest::default()
     };
     let answer = call!(client, jobs.submit_job(message))?;
-    seen(&client, &answer.run_id, answer.sequence).await;
+    seen(&ctx, &client, &answer.run_id, answer.sequence).await;
     progress.clear();
     if !answer.remark.is_empty() {
-        tell(format!("note: {}", answer.remark));
+        ctx.note(format!("note: {}", answer.remark));
     }
     let data = serde_json::json!({"runId": answer.run_id, "sequence": answer.sequence, "masked": documents.masked});
     ctx.output.one(&answer.run_id, &data, &format!("{} submitted\n", answer.run_id))?;
@@ -151,15 +151,15 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     let ended = wait(&ctx, &client, &answer.run_id, Wait { ended_is_enough: false, timeout: args.timeout.map(Millis::duration) }).await?;
-    told_end(&ended);
+    told_end(&ctx, &ended);
     Ok(view::exit_of(&ended))
 }
 
 /// Tells how a run that was waited for ended.
-pub(crate) fn told_end(run: &Run) {
+pub(crate) fn told_end(ctx: &Context, run: &Run) {
     let reason = view::reason(run);
     let colon = if reason.is_empty() { "" } else { ": " };
-    tell(format!("{} {}{colon}{reason}", run.run_id, view::standing_with_seal(run)));
+    ctx.note(format!("{} {}{colon}{reason}", run.run_id, view::standing_with_seal(run)));
 }
 
 /// The job file (or one made of the command), with everything set on the command line.

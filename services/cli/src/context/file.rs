@@ -19,6 +19,8 @@ pub struct NamedContext {
     pub project: Option<String>,
     /// Who calls.
     pub token: Option<String>,
+    /// The data folder of an `up` on this machine.
+    pub data: Option<String>,
 }
 
 /// The whole file.
@@ -99,7 +101,8 @@ impl ContextFile {
         }
         for (name, context) in &self.contexts {
             out.push_str(&format!("\n[contexts.{}]\n", quoted(name)));
-            for (key, value) in [("addr", &context.addr), ("project", &context.project), ("token", &context.token)] {
+            for (key, value) in [("addr", &context.addr), ("project", &context.project), ("token", &context.token), ("data", &context.data)]
+            {
                 if let Some(value) = value {
                     out.push_str(&format!("{key} = {}\n", quoted(value)));
                 }
@@ -118,7 +121,8 @@ mod tests {
     fn a_remembered_context_is_read_back_and_private() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("footplate/config.toml");
-        let local = NamedContext { addr: Some("127.0.0.1:7470".into()), project: None, token: Some("t\"1".into()) };
+        let local =
+            NamedContext { addr: Some("127.0.0.1:7470".into()), project: None, token: Some("t\"1".into()), data: Some("/srv/a".into()) };
         ContextFile::remember(&path, "local", local.clone()).unwrap();
         ContextFile::remember(&path, "lab.a", NamedContext { addr: Some("https://lab".into()), ..NamedContext::default() }).unwrap();
         let file = ContextFile::read(&path).unwrap();

@@ -49,6 +49,8 @@ pub struct Context {
     pub addr: String,
     token: Option<String>,
     project: Option<String>,
+    /// The data folder of the platform, where the context says that `up` runs on this machine.
+    pub data: Option<String>,
 }
 
 impl Context {
@@ -64,6 +66,7 @@ impl Context {
         let same_place = given(&global.addr).is_none_or(|addr| named.addr.as_ref() == Some(&addr));
         Ok(Self {
             output: Output::new(global.output, global.quiet),
+            data: named.data.filter(|_| same_place),
             addr: given(&global.addr).or(named.addr).unwrap_or_else(|| DEFAULT_ADDRESS.to_owned()),
             token: given(&global.token).or(named.token.filter(|_| same_place)),
             project: given(&global.project).or(named.project),
@@ -105,6 +108,13 @@ impl Context {
         Ok(Client::connect(target)?)
     }
 
+    /// Says something that is worth knowing and is no fault, unless quiet was asked for.
+    pub fn note(&self, message: impl std::fmt::Display) {
+        if !self.output.quiet {
+            tell(message);
+        }
+    }
+
     /// A line of progress, for a person who did not ask for quiet and does not read JSON.
     pub fn progress(&self) -> Progress {
         Progress::new(self.output.quiet || matches!(self.output.format, Format::Json | Format::Yaml))
@@ -136,10 +146,10 @@ pub async fn find_run_id(client: &Client, named: &str) -> anyhow::Result<String>
 
 /// Waits until the view of runs shows what was just written, so that whoever asks next sees it. A view that is away or late is told, since the
 /// write stands.
-pub async fn seen(client: &Client, run_id: &str, sequence: u64) {
+pub async fn seen(ctx: &Context, client: &Client, run_id: &str, sequence: u64) {
     let asked = v1::GetRunRequest { project: client.project().to_owned(), run_id: run_id.to_owned(), at_least: sequence };
     if let Err(error) = call!(client, within SEEN, runs.get_run(asked)) {
-        tell(format!("note: it is written, and will be shown a little later ({error})"));
+        ctx.note(format!("note: it is written, and will be shown a little later ({error})"));
     }
 }
 

@@ -26,7 +26,8 @@ pub enum Format {
     Json,
     /// The same as YAML.
     Yaml,
-    /// A Graphviz graph, for `lineage` alone.
+    /// A Graphviz graph, for `lineage` alone; not offered by every verb's help.
+    #[value(hide = true)]
     Dot,
 }
 

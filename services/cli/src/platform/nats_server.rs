@@ -4,7 +4,6 @@
 //! long as the process.
 
 use footplate_clock::entropy;
-use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -113,7 +112,7 @@ pub struct NatsServer {
 pub fn find(named: Option<&Path>, data: &Path) -> Result<PathBuf, NatsServerError> {
     let tools = data.join("tools");
     let beside = std::env::current_exe().ok().and_then(|exe| exe.parent().map(|folder| folder.join("nats-server")));
-    let path = std::env::var_os("PATH").unwrap_or_else(OsString::new);
+    let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&path).map(|folder| folder.join("nats-server"));
     let candidates: Vec<PathBuf> = match named {
         Some(named) => vec![named.to_owned()],

@@ -114,7 +114,12 @@ fn remember_principal(config: &Config, data: &Path, address: &str) -> anyhow::Re
     let tokens = services::tokens_file(config, data);
     let token = principals::local_token(&data.join("token"), &tokens, &principal).map_err(|error| failure(Exit::Failed, error))?;
     if let Some(path) = default_path() {
-        let context = NamedContext { addr: Some(address.to_owned()), project: None, token: Some(token.clone()) };
+        let context = NamedContext {
+            addr: Some(address.to_owned()),
+            project: None,
+            token: Some(token.clone()),
+            data: Some(data.display().to_string()),
+        };
         if let Err(error) = ContextFile::remember(&path, "local", context) {
             tell(format!("footplate: the command line will not find this platform by itself: {error}"));
         }

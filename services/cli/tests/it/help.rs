@@ -40,8 +40,11 @@ current = "local"
 [contexts.local]
 addr = "127.0.0.1:7450"
 token = "..."
+data = "..."
 project = "vision"
 ```
+
+`data`, where it is there, is the folder of an `up` on this machine: `doctor` looks at its broker and its disk.
 
 ## What comes out
 

@@ -7,10 +7,10 @@ pub mod uncordon;
 
 use crate::{
     call,
-    context::Context,
+    context::{Context, SEEN},
     output::{Exit, Failure, tell},
 };
-use footplate_api::v1;
+use footplate_api::{Client, v1};
 use footplate_types::NodeName;
 use std::time::Duration;
 
@@ -23,6 +23,13 @@ enum Ask {
     Cordon,
     Uncordon,
     Drain,
+}
+
+/// Whether the node holds nothing any more; a view that is late does not say so.
+async fn is_drained(client: &Client, name: &str, sequence: u64) -> bool {
+    let asked = v1::GetNodeRequest { name: name.to_owned(), at_least: sequence };
+    let answer = call!(client, within SEEN, nodes.get_node(asked));
+    answer.is_ok_and(|answer| answer.node.is_some_and(|node| node.state == "drained"))
 }
 
 /// Asks for each node in turn.
@@ -39,7 +46,11 @@ async fn ask(ctx: &Context, nodes: &[NodeName], reason: &str, ask: Ask) -> anyho
         let (answer, word) = match ask {
             Ask::Cordon => (call!(client, within ANSWER, nodes.cordon_node(message))?, "cordoned"),
             Ask::Uncordon => (call!(client, within ANSWER, nodes.uncordon_node(message))?, "uncordoned"),
-            Ask::Drain => (call!(client, within ANSWER, nodes.drain_node(message))?, "draining"),
+            Ask::Drain => {
+                let answer = call!(client, within ANSWER, nodes.drain_node(message))?;
+                let word = if is_drained(&client, &name, answer.sequence).await { "drained" } else { "draining" };
+                (answer, word)
+            }
         };
         if !answer.refused.is_empty() {
             return Err(Failure::new(Exit::Refused, format!("{name}: {}", answer.refused)).into());

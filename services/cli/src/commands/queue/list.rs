@@ -42,7 +42,8 @@ pub async fn run(_: Args, ctx: Context) -> anyhow::Result<Exit> {
 }
 
 fn row(queue: &Queue) -> Row {
-    let used = |used: u32, quota: Option<u32>| quota.map_or_else(|| used.to_string(), |quota| format!("{used} of {quota}"));
+    let used =
+        |used: u32, quota: Option<u32>| format!("{used} of {}", quota.map_or_else(|| "unlimited".to_owned(), |quota| quota.to_string()));
     let state = match (queue.closed, queue.held) {
         (true, _) => "closed",
         (false, true) => "held",

@@ -11,7 +11,7 @@ use footplate_types::QueueName;
 const EXAMPLES: &str = "\
 Examples:
   footplate queue set night --weight 2 --quota-gpus 16
-  footplate queue set night --hold
+  footplate queue set night --quota-slots none --hold
   footplate queue set night --no-quota --release";
 
 /// Make a queue, or change it
@@ -24,13 +24,13 @@ pub struct Args {
     /// Its share against other queues
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     pub weight: Option<u32>,
-    /// The most GPUs that its jobs hold at once
+    /// The most GPUs that its jobs hold at once: 0 lets none start, `none` takes the limit away
     #[arg(long, value_name = "COUNT", conflicts_with = "no_quota")]
-    pub quota_gpus: Option<u32>,
-    /// The most CPU slots that its jobs hold at once
+    pub quota_gpus: Option<Limit>,
+    /// The most CPU slots that its jobs hold at once: 0 lets none start, `none` takes the limit away
     #[arg(long, value_name = "COUNT", conflicts_with = "no_quota")]
-    pub quota_slots: Option<u32>,
-    /// Take its quotas away
+    pub quota_slots: Option<Limit>,
+    /// Take both quotas away
     #[arg(long)]
     pub no_quota: bool,
     /// Start nothing more from it
@@ -47,6 +47,45 @@ pub struct Args {
     pub open: bool,
 }
 
+/// A quota of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// At most so many.
+    Of(u32),
+    /// As many as there are.
+    None,
+}
+
+impl std::str::FromStr for Limit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "none" | "unlimited" => Ok(Self::None),
+            number => number.parse().map(Self::Of).map_err(|_| "a whole number, or none".to_owned()),
+        }
+    }
+}
+
+impl Limit {
+    const fn count(self) -> Option<u32> {
+        match self {
+            Self::Of(count) => Some(count),
+            Self::None => None,
+        }
+    }
+}
+
+/// What is asked of the quotas: whether to clear both first, then what each is set to. To take one away alone, the other is set to what it is.
+fn quotas(args: &Args, now: impl Fn() -> (Option<u32>, Option<u32>)) -> (bool, Option<u32>, Option<u32>) {
+    let (gpus, slots) = (args.quota_gpus, args.quota_slots);
+    if ![gpus, slots].contains(&Some(Limit::None)) {
+        return (args.no_quota, gpus.and_then(Limit::count), slots.and_then(Limit::count));
+    }
+    let (gpus_now, slots_now) = now();
+    (true, gpus.map_or(gpus_now, Limit::count), slots.map_or(slots_now, Limit::count))
+}
+
 /// Writes the change.
 ///
 /// # Errors
@@ -55,14 +94,18 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
     let client = ctx.client()?;
     let flag = |on: bool, off: bool| if on { Some(true) } else { off.then_some(false) };
     let name = args.queue.to_string();
+    let takes_one_away = [args.quota_gpus, args.quota_slots].contains(&Some(Limit::None));
+    let known = if takes_one_away { call!(client, queues.list_queues(v1::ListQueuesRequest { at_least: 0 }))?.queues } else { Vec::new() };
+    let now = || known.iter().find(|queue| queue.name == name).map_or((None, None), |queue| (queue.quota_gpus, queue.quota_slots));
+    let (clear_quota, quota_gpus, quota_slots) = quotas(&args, now);
     let message = v1::SetQueueRequest {
         name: name.clone(),
         weight: args.weight,
-        quota_gpus: args.quota_gpus,
-        quota_slots: args.quota_slots,
+        quota_gpus,
+        quota_slots,
         held: flag(args.hold, args.release),
         closed: flag(args.close, args.open),
-        clear_quota: args.no_quota,
+        clear_quota,
         request_id: footplate_clock::request_id().to_string(),
     };
     let nothing = args.weight.is_none() && args.quota_gpus.is_none() && args.quota_slots.is_none() && !args.no_quota;
@@ -82,4 +125,28 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
     }
     ctx.output.one(&name, &serde_json::json!({"name": name, "sequence": answer.sequence}), &format!("{name} set\n"))?;
     Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, QueueVerb, Verb};
+    use clap::Parser as _;
+
+    fn asked(words: &[&str]) -> (bool, Option<u32>, Option<u32>) {
+        let cli = Cli::try_parse_from(["footplate", "queue", "set", "night"].iter().chain(words)).unwrap();
+        match cli.verb {
+            Verb::Queue(QueueVerb::Set(args)) => quotas(&args, || (Some(8), Some(4))),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn one_quota_is_taken_away_alone_and_zero_is_a_quota() {
+        assert_eq!(asked(&["--quota-slots", "none"]), (true, Some(8), None));
+        assert_eq!(asked(&["--quota-slots", "none", "--quota-gpus", "2"]), (true, Some(2), None));
+        assert_eq!(asked(&["--quota-slots", "0"]), (false, None, Some(0)));
+        assert_eq!(asked(&["--no-quota"]), (true, None, None));
+        assert!(Cli::try_parse_from(["footplate", "queue", "set", "night", "--quota-slots", "few"]).is_err());
+    }
 }

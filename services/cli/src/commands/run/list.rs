@@ -22,7 +22,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Only runs that this holds for, such as: state = failed and duration > 1h
+    /// Only runs that this holds for, such as: state = failed and duration > 1h; a state is any that the list shows
     #[arg(long, value_name = "FILTER", default_value = "", hide_default_value = true)]
     pub filter: String,
     /// Sorted by this, such as: metrics.`val/acc` desc, created_at (default: newest first)
@@ -56,6 +56,7 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         Column::whole("AGE"),
         Column::whole("DURATION"),
         Column::cut("REASON"),
+        Column::cut("NODES").wide(),
         Column::cut("BY").wide(),
         Column::whole("QUEUE").wide(),
         Column::whole("ATTEMPTS").wide(),
@@ -95,6 +96,12 @@ async fn fetch(client: &Client, args: &Args) -> anyhow::Result<Vec<Run>> {
     Ok(runs)
 }
 
+/// The nodes of its newest attempt.
+fn nodes(run: &Run) -> String {
+    let members = run.attempts.last().map(|attempt| attempt.members.iter().map(|member| member.node.as_str()).collect::<Vec<_>>());
+    members.unwrap_or_default().join(", ")
+}
+
 fn row(run: &Run, letters: usize, now: footplate_types::Timestamp, metrics: &[String]) -> Row {
     let mut cells = vec![
         view::short(&run.run_id, letters),
@@ -104,6 +111,7 @@ fn row(run: &Run, letters: usize, now: footplate_types::Timestamp, metrics: &[St
         view::since(&run.created_at, now),
         view::lasted(run.duration_ms),
         view::reason(run),
+        nodes(run),
         run.created_by.clone(),
         run.queue.clone(),
         run.attempts.len().to_string(),

@@ -49,7 +49,7 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         request_id: footplate_clock::request_id().to_string(),
     };
     let answer = call!(client, runs.note_run(message))?;
-    seen(&client, &run_id, answer.sequence).await;
+    seen(&ctx, &client, &run_id, answer.sequence).await;
     ctx.output.one(&run_id, &serde_json::json!({"runId": run_id, "sequence": answer.sequence}), &format!("{run_id} noted\n"))?;
     Ok(Exit::Done)
 }

@@ -66,7 +66,7 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         ..v1::SubmitJobRequest::default()
     };
     let answer = call!(client, jobs.submit_job(message))?;
-    seen(&client, &answer.run_id, answer.sequence).await;
+    seen(&ctx, &client, &answer.run_id, answer.sequence).await;
     let data = serde_json::json!({"runId": answer.run_id, "sequence": answer.sequence, "rerunOf": found.run_id});
     ctx.output.one(&answer.run_id, &data, &format!("{} submitted: {} again\n", answer.run_id, found.run_id))?;
     if !args.wait {
@@ -74,7 +74,7 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
     }
     let timeout = args.timeout.map(Millis::duration);
     let ended = wait(&ctx, &client, &answer.run_id, Wait { ended_is_enough: false, timeout }).await?;
-    super::super::submit::told_end(&ended);
+    super::super::submit::told_end(&ctx, &ended);
     Ok(crate::view::exit_of(&ended))
 }
 

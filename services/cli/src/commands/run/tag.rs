@@ -36,7 +36,7 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
     let request_id = footplate_clock::request_id().to_string();
     let message = v1::SetTagsRequest { project: client.project().to_owned(), run_id: run_id.clone(), set, removed, request_id };
     let answer = call!(client, runs.set_tags(message))?;
-    seen(&client, &run_id, answer.sequence).await;
+    seen(&ctx, &client, &run_id, answer.sequence).await;
     ctx.output.one(&run_id, &serde_json::json!({"runId": run_id, "sequence": answer.sequence}), &format!("{run_id} tagged\n"))?;
     Ok(Exit::Done)
 }
