@@ -72,7 +72,7 @@ impl<E: Display> RunError<E> {
     /// The code to end with.
     pub fn exit(&self) -> Exit {
         match self {
-            RunError::Listen(_) => Exit::Unavailable,
+            RunError::Listen(_) => Exit::Refused,
             RunError::Stop(StopError::CutOff { .. }) => Exit::TimedOut,
             RunError::Signals(_) | RunError::Start(_) | RunError::Stop(_) => Exit::Failed,
         }

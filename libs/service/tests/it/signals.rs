@@ -91,6 +91,6 @@ async fn a_taken_admin_port_stops_the_process_before_it_starts() {
     let held = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let process = start("polite", held.local_addr().unwrap(), folder.path()).await;
-    assert_eq!(process.wait(DEADLINE).await.unwrap().code(), Some(5));
+    assert_eq!(process.wait(DEADLINE).await.unwrap().code(), Some(4));
     assert!(process.stderr().contains("is taken, so the admin pages cannot listen there"), "{}", process.stderr());
 }

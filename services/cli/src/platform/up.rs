@@ -3,7 +3,7 @@
 //! A first Ctrl-C drains this machine: workers are asked to save and end, their jobs are requeued; then the services stop, then the broker.
 //! The next `up` on the same folder takes the machine into use again. Killed instead, the workers run on, and the next `up` adopts them.
 
-use super::nats_server::{NatsServer, NatsServerConfig};
+use super::nats_server::{NatsServer, NatsServerConfig, NatsServerError};
 use super::run::{exit_of, failure, options, start_and_serve, telemetry};
 use super::services::{self, Service, Wiring};
 use super::{DataFolder, agent, knobs, principals};
@@ -103,7 +103,8 @@ async fn own_broker(config: &Config, data: &Path) -> anyhow::Result<Option<NatsS
         disk_bytes: config.get(&knobs::NATS_DISK).0,
     };
     let started = tokio::task::spawn_blocking(move || NatsServer::start(&server)).await?;
-    Ok(Some(started.map_err(|error| failure(Exit::Unavailable, error))?))
+    let exit = |error: &NatsServerError| if matches!(error, NatsServerError::PortTaken { .. }) { Exit::Refused } else { Exit::Unavailable };
+    Ok(Some(started.map_err(|error| failure(exit(&error), error))?))
 }
 
 /// Makes the local user's token, and puts it where the command line finds it.
