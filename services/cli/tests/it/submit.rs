@@ -2,7 +2,7 @@
 
 use crate::platform::{Platform, footplate, stderr, stdout};
 use footplate_api::types::{Outcome, RunState};
-use footplate_events::messages::{LaunchDocument, RunCommand, SealedDocument};
+use footplate_events::messages::{LaunchDocument, RunCommand, SEALED_PREFIX, SealedDocument};
 use footplate_service::Exit;
 use serde_json::{Value, json};
 use std::{fs, path::Path, process::Output};
@@ -92,7 +92,8 @@ fn secrets_reach_the_sealed_document_alone_and_what_was_masked_is_told() {
         assert!(!stdout(&output).contains(secret) && !stderr(&output).contains(secret), "{secret} was printed");
     }
     assert!(recorded.contains("num_memory_tokens") && recorded.contains("use_cls_token"));
-    let sealed: SealedDocument = document(&platform, &sealed_at);
+    let stored = platform.state().blobs[&sealed_at].clone();
+    let sealed: SealedDocument = serde_json::from_slice(stored.strip_prefix(SEALED_PREFIX).unwrap()).unwrap();
     let real: Value = serde_json::from_str(&sealed.config.clone().unwrap()).unwrap();
     assert_eq!((&real["api_key"], &real["password"], &real["num_memory_tokens"]), (&json!("k-123"), &json!("hunter2"), &json!(4)));
     assert_eq!(sealed.run, Some(RunCommand::Shell("python train.py --token=tok-77".to_owned())));

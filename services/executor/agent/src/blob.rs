@@ -9,7 +9,7 @@ use std::path::Path;
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum BlobError {
     /// No such blob: asking again will not help.
-    #[error("no blob {0} in the store")]
+    #[error("no blob {0} in the store: it was never put there whole, or was deleted; put it (`footplate submit` does) and submit again")]
     NotFound(String),
     /// The bytes are not what their digest says: asking again will not help.
     #[error("blob {0} is damaged")]
