@@ -270,7 +270,7 @@ impl Run {
         if self.ended.is_none() {
             self.pause(at);
             self.status = Status::Pending;
-            self.waiting.clear();
+            self.waiting = if fact.backoff.0 > 0 { wait_text(&WaitReason::Backoff) } else { String::new() };
         }
     }
 

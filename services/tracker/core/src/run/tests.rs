@@ -222,12 +222,12 @@ fn a_status_follows_the_job_through_requeue_and_end() {
         attempt: AttemptNumber(1),
         cause: Cause::Preempted,
         root: None,
-        backoff: Millis(0),
+        backoff: Millis(5_000),
         spent: 1,
         allowed: 9,
         avoid: Vec::new(),
     });
-    assert_eq!(told.run.status, Status::Pending);
+    assert_eq!((told.run.status, told.run.waiting.as_str()), (Status::Pending, "waits before its next attempt"));
     assert_eq!(told.run.running_since, None);
     assert_eq!(told.run.duration_ms(Timestamp::from_millis(1_000_000)), 2_000, "from the launch to the requeue, and not a moment longer");
     told.job(placed(2)).job(launched(2)).job(ended(2, Outcome::Succeeded)).job(ended(2, Outcome::Failed));
