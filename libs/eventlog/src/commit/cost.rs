@@ -25,6 +25,8 @@ const QUICK_US: f64 = 500.0;
 const SINGLES_SYNCED: usize = 8;
 /// Singles that may be under way at once where they are quick.
 const SINGLES_QUICK: usize = 512;
+/// After so many singles that did not go through nothing is learned from more of them.
+const FAILED_MAX: u32 = 16;
 /// Singles under way together are measured over so many landings, or over [`MEASURED_US`]: they land in bursts.
 const MEASURED: u32 = 32;
 /// See [`MEASURED`].
@@ -32,8 +34,8 @@ const MEASURED_US: f64 = 10_000.0;
 
 /// Moving averages of both roads.
 pub(super) struct Cost {
-    /// A single that was alone under way.
-    lone_us: f64,
+    /// A single that was alone under way; absent until measured.
+    lone_us: Option<f64>,
     /// A single among others under way; absent until measured.
     single_us: Option<f64>,
     /// The same, forgiven while batches are used.
@@ -42,26 +44,35 @@ pub(super) struct Cost {
     /// Landings of singles since the last measurement, and their time.
     landings: (u32, f64),
     forgiven: Instant,
+    /// Singles that did not go through, while none was measured.
+    failed: u32,
 }
 
 impl Cost {
     pub(super) fn new(now: Instant) -> Self {
         Self {
-            lone_us: SINGLE_GUESS_US,
+            lone_us: None,
             single_us: None,
             single_forgiven_us: SINGLE_GUESS_US,
             batch_us: BATCH_GUESS_US,
             landings: (0, 0.0),
             forgiven: now,
+            failed: 0,
         }
     }
 
     /// A single landed that was alone under way.
     pub(super) fn lone_single_took(&mut self, took: Duration) {
-        average(&mut self.lone_us, micros(took));
+        let lone_us = self.lone_us.get_or_insert(micros(took));
+        average(lone_us, micros(took));
         if self.single_us.is_none() {
-            self.single_forgiven_us = if self.lone_us < QUICK_LONE_US { self.lone_us / LONE_GAIN } else { self.lone_us };
+            self.single_forgiven_us = if *lone_us < QUICK_LONE_US { *lone_us / LONE_GAIN } else { *lone_us };
         }
+    }
+
+    /// A single did not go through at the first try: that measures nothing.
+    pub(super) fn single_failed(&mut self) {
+        self.failed = self.failed.saturating_add(1);
     }
 
     /// A single landed so long after the landing before it.
@@ -90,9 +101,11 @@ impl Cost {
         if self.single_us.unwrap_or(self.single_forgiven_us) < QUICK_US { SINGLES_QUICK } else { SINGLES_SYNCED }
     }
 
-    /// Whether `count` appends are committed sooner as one batch than one by one.
+    /// Whether `count` appends are committed sooner as one batch than one by one. Singles go first until one was measured: a few of them
+    /// tell whether this broker syncs each, a batch does not. Where they do not go through (an outage), what waits goes together.
     pub(super) fn batch_is_quicker(&mut self, count: usize, now: Instant) -> bool {
-        if count < 2 {
+        let unmeasured = self.single_us.is_none() && self.lone_us.is_none() && self.failed < FAILED_MAX;
+        if count < 2 || unmeasured {
             return false;
         }
         let quicker = self.batch_us + count as f64 * MESSAGE_US < self.single_forgiven_us * count as f64;
@@ -148,12 +161,20 @@ mod tests {
     fn singles_that_are_answered_at_once_are_tried_many_at_a_time_before_a_batch() {
         let now = Instant::now();
         let mut cost = Cost::new(now);
-        assert!(cost.batch_is_quicker(1_000, now));
+        assert!(!cost.batch_is_quicker(1_000, now) && cost.singles_at_once() == SINGLES_SYNCED);
         (0..50).for_each(|_| cost.lone_single_took(MS / 4));
         assert!(!cost.batch_is_quicker(1_000, now) && cost.singles_at_once() == SINGLES_QUICK);
         // They turn out to be slow together: no more of that.
         (0..500).for_each(|_| cost.single_took(MS * 2));
         assert!(cost.batch_is_quicker(1_000, now) && cost.singles_at_once() == SINGLES_SYNCED);
+    }
+
+    #[test]
+    fn in_an_outage_what_waits_goes_together() {
+        let now = Instant::now();
+        let mut cost = Cost::new(now);
+        (0..FAILED_MAX).for_each(|_| cost.single_failed());
+        assert!(cost.batch_is_quicker(1_000, now));
     }
 
     #[test]

@@ -264,7 +264,7 @@ impl Writer {
                 self.singles -= 1;
                 self.landed = now;
                 match (landed.clean, lone) {
-                    (false, _) => {}
+                    (false, _) => self.cost.single_failed(),
                     (true, true) => self.cost.lone_single_took(took),
                     (true, false) => self.cost.single_took(took),
                 }
