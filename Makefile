@@ -17,7 +17,7 @@ check: ## formatting, lints, the rules of the house, documents
 	cargo xtask check
 
 test: setup setup-demo ## every test, against real servers
-	cargo test --workspace --quiet
+	cargo test --workspace --quiet --no-fail-fast
 	cd libs/python && XDG_DATA_HOME="$$(mktemp -d)" ../../.tools/python/bin/python3 -m unittest discover -s tests -t .
 
 test-core: ## the pure cores alone: seconds

@@ -8,7 +8,13 @@ use footplate_types::*;
 
 fn offsets(spool: SpoolId, batches: u64) -> FinalOffsets {
     let session = SessionId::from_bytes([1; 16]);
-    FinalOffsets { spool: Some(spool), tracker: 1, logs: 3, sessions: vec![SessionEnd { rank: Rank(0), session, batches }], incomplete: Vec::new() }
+    FinalOffsets {
+        spool: Some(spool),
+        tracker: 1,
+        logs: 3,
+        sessions: vec![SessionEnd { rank: Rank(0), session, batches }],
+        incomplete: Vec::new(),
+    }
 }
 
 /// What a worker's agent publishes: the node's own subject.
