@@ -88,7 +88,12 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
     let columns = [Column::whole("CHECK"), Column::whole("STATE"), Column::cut("FOUND"), Column::cut("WHAT TO DO")];
     let rows = findings.iter().map(|finding| Row {
         id: finding.what.to_owned(),
-        cells: vec![finding.what.to_owned(), finding.verdict.as_str().to_owned(), finding.found.clone(), finding.next.clone()],
+        cells: vec![
+            finding.what.to_owned(),
+            finding.verdict.as_str().to_owned(),
+            cut(&finding.found, CELL_CHARACTERS),
+            finding.next.clone(),
+        ],
         data: serde_json::json!({
             "check": finding.what, "state": finding.verdict.as_str().to_lowercase(), "found": finding.found, "next": finding.next,
         }),
@@ -232,12 +237,18 @@ const DIFFERENCES_TOLD: usize = 2;
 /// The most characters of one.
 const DIFFERENCE_CHARACTERS: usize = 80;
 
-fn briefly(differences: &[&str]) -> String {
-    let cut = |text: &&str| match text.char_indices().nth(DIFFERENCE_CHARACTERS) {
+/// The most characters of a cell of the table; `-o json` has them all.
+const CELL_CHARACTERS: usize = 160;
+
+fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}...", &text[..end]),
-        None => (*text).to_owned(),
-    };
-    let told = differences.iter().take(DIFFERENCES_TOLD).map(cut).collect::<Vec<_>>().join("; ");
+        None => text.to_owned(),
+    }
+}
+
+fn briefly(differences: &[&str]) -> String {
+    let told = differences.iter().take(DIFFERENCES_TOLD).map(|told| cut(told, DIFFERENCE_CHARACTERS)).collect::<Vec<_>>().join("; ");
     let more = differences.len().saturating_sub(DIFFERENCES_TOLD);
     if more > 0 { format!("{told}; and {more} more") } else { told }
 }
