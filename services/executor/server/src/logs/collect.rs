@@ -16,6 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 /// The longest that a chunk waits for its pack.
 const FLUSH_AFTER: Duration = Duration::from_secs(1);
+/// The longest that chunks wait for their pack while a released member waits for its last one.
+const HURRY: Duration = Duration::from_millis(50);
 /// The most bytes that wait for their packs.
 const FLUSH_BYTES: usize = 4 << 20;
 /// How many members are archived between two flushes at most.
@@ -85,40 +87,45 @@ impl Collector {
         let mut tail = self.broker.tail(StreamName::Logs, Vec::new(), 1);
         let mut changes = self.live.changes();
         loop {
-            if !self.fill(&mut tail).await {
-                return;
-            }
+            let Some(came) = self.fill(&mut tail).await else { return };
             self.flush().await;
             self.archive_and_sweep().await;
-            if self.buffer.bytes == 0 {
-                // Nothing came in: wait for a chunk's time or a change of the view (a member that was released).
+            if !came {
+                // Wait for a chunk's time or a change of the view (a member that was released).
                 let _ = tokio::time::timeout(FLUSH_AFTER, changes.changed()).await;
             }
         }
     }
 
-    /// Reads until there is enough for a flush; `false` when the tail has ended.
-    async fn fill(&mut self, tail: &mut BoxStream<'static, TailItem>) -> bool {
+    /// Reads until there is enough for a flush, and says whether anything came at all; `None` when the tail has ended.
+    async fn fill(&mut self, tail: &mut BoxStream<'static, TailItem>) -> Option<bool> {
+        let mut came = false;
         let mut deadline = None;
         loop {
-            let wait = deadline.unwrap_or(FLUSH_AFTER / 20);
             let began = self.clock.elapsed();
-            match tokio::time::timeout(wait, tail.next()).await {
-                Ok(None) => return false,
-                Ok(Some(TailItem::Message(message))) => self.chunk(&message),
-                // Nothing is pending: what is here can be flushed at once when somebody waits for it (a member was released).
-                Ok(Some(TailItem::Position(_))) if self.someone_waits() => return true,
-                Ok(Some(TailItem::Position(_))) => {}
-                Err(_) => return true,
-            }
+            let hurry = match tokio::time::timeout(deadline.unwrap_or(HURRY), tail.next()).await {
+                Ok(None) => return None,
+                Ok(Some(TailItem::Message(message))) => {
+                    came = true;
+                    self.chunk(&message);
+                    false
+                }
+                // Nothing was pending just then: what is here can soon be flushed when somebody waits for it. Not at once, since chunks that come
+                // one by one have such a place after each.
+                Ok(Some(TailItem::Position(_))) => self.someone_waits(),
+                Err(_) => return Some(came),
+            };
             let spent = self.clock.elapsed().saturating_sub(began);
             deadline = match deadline {
                 None if self.buffer.bytes > 0 => Some(FLUSH_AFTER),
                 None => None,
                 Some(left) => Some(left.saturating_sub(spent)),
             };
+            if hurry {
+                deadline = Some(deadline.map_or(HURRY, |left| left.min(HURRY)));
+            }
             if self.buffer.bytes >= FLUSH_BYTES || deadline.is_some_and(|left| left.is_zero()) {
-                return true;
+                return Some(came);
             }
         }
     }

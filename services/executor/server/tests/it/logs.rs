@@ -1,11 +1,13 @@
 //! Logs: bytes as they were written, each once, live, packed and archived.
 
-use crate::stage::{RUN, SOON, Stage, stage};
+use crate::stage::{RUN, SOON, Stage, stage, stage_over};
 use footplate_api::server::{ServerParts, serve};
 use footplate_api::v1::{ReadLogsRequest, log_service_client::LogServiceClient};
+use footplate_eventlog::jetstream::{JetStreamBroker, JetStreamConfig, StreamBytes};
 use footplate_events::Event;
 use footplate_events::facts::{AttemptLogsArchived, JobEnded};
 use footplate_types::{AttemptNumber, PrincipalId};
+use std::sync::Arc;
 use std::time::Duration;
 
 async fn client(stage: &Stage) -> LogServiceClient<tonic::transport::Channel> {
@@ -79,6 +81,29 @@ async fn a_log_is_not_archived_before_its_last_chunk_is_there() {
     stage.log("n1", 0, 2, 4, b"two").await;
     let fact = stage.event("attempt.logs-archived", archived).await;
     assert_eq!((fact.complete, fact.logs[0].bytes), (true, 7));
+    stage.stop().await;
+}
+
+/// As after an outage: the agent sends what waited chunk by chunk, and again from the start while nothing is settled.
+#[tokio::test]
+async fn many_chunks_that_come_one_by_one_after_their_member_was_released_are_archived_at_once() {
+    const CHUNKS: u64 = 40;
+    // A real one: only there each chunk is the last of the stream for a moment.
+    let server = footplate_testkit::nats().start().await;
+    let mut config = JetStreamConfig::single(server.url(), "executor tests");
+    config.bytes = StreamBytes::of_disk(1 << 30);
+    let stage = stage_over(Arc::new(JetStreamBroker::connect(config).await.unwrap()));
+    stage.placed().await;
+    stage.exited("n1", 0, 1, CHUNKS).await;
+    stage.event("attempt.exited", |event| matches!(event, Event::AttemptExited(_)).then_some(())).await;
+    let began = std::time::Instant::now();
+    for chunk in (1..=CHUNKS / 2).chain(1..=CHUNKS) {
+        stage.log("n1", 0, chunk, (chunk - 1) * 4, b"abc\n").await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let fact = stage.event("attempt.logs-archived", archived).await;
+    assert_eq!((fact.complete, fact.logs[0].bytes), (true, CHUNKS * 4));
+    assert!(began.elapsed() < Duration::from_secs(10), "it took {:?}", began.elapsed());
     stage.stop().await;
 }
 

@@ -1,4 +1,4 @@
-//! The executor over the broker in memory: reports become attempts, logs become archives, silence becomes a loss.
+//! The executor over the broker in memory (and, where that differs, a real one): reports become attempts, logs become archives, silence becomes a loss.
 #![allow(clippy::unwrap_used)]
 
 mod logs;

@@ -20,7 +20,7 @@ pub(crate) const SOON: Duration = Duration::from_secs(20);
 pub(crate) const RUN: RunId = RunId::from_bytes([9; 16]);
 
 pub(crate) struct Stage {
-    pub(crate) broker: Arc<MemoryBroker>,
+    pub(crate) broker: Arc<dyn Broker>,
     pub(crate) ledger: Ledger,
     pub(crate) context: Context,
     pub(crate) handle: Handle,
@@ -45,7 +45,11 @@ pub(crate) fn of(member: u32) -> MemberRef {
 
 /// An executor with short leases over an empty broker.
 pub(crate) fn stage() -> Stage {
-    let broker = Arc::new(MemoryBroker::new());
+    stage_over(Arc::new(MemoryBroker::new()))
+}
+
+/// The same over a broker that the test made.
+pub(crate) fn stage_over(broker: Arc<dyn Broker>) -> Stage {
     let ledger = Ledger::new(broker.clone());
     let context = Context::new(Duration::from_secs(5));
     let blobs = Blobs::new(Arc::new(object_store::memory::InMemory::new()));
