@@ -181,6 +181,8 @@ fn waiting_ends_as_the_run_did() {
         platform.with_run(&run_id, outcome);
         ends(&platform.run(folder.path(), &["submit", "--wait", "--request-id", "k", "job.yaml"]), exit);
         ends(&platform.run(folder.path(), &["run", "wait", &run_id[..8]]), exit);
+        let quiet = platform.run(folder.path(), &["submit", "-q", "--wait", "--request-id", "k", "job.yaml"]);
+        assert_eq!((stdout(&quiet).trim(), stderr(&quiet).as_str()), (run_id.as_str(), ""), "quiet means quiet");
     }
     platform.state().runs.get_mut(&run_id).unwrap().set_state(RunState::Running);
     let output = platform.run(folder.path(), &["run", "wait", "--timeout", "100ms", &run_id]);
