@@ -2,7 +2,7 @@
 
 use crate::cluster::record::{self, assert_kept, assert_training, moves};
 use crate::cluster::watcher::{Watcher, workers};
-use crate::cluster::{Cluster, PATIENCE, PROJECT, TOKEN, alone, free};
+use crate::cluster::{ANY_PORT, Cluster, PATIENCE, PROJECT, TOKEN, alone, free};
 use footplate_api::types::{Outcome, RunState};
 use footplate_api::{Client, Target, v1};
 use footplate_testkit::eventually;
@@ -32,6 +32,9 @@ async fn a_broker_away_for_half_a_lease_costs_a_gang_nothing_and_for_two_leases_
     let away = began.elapsed();
     let attempt = moves(&kept, 2, "the gang trains on").await;
     assert!(attempt == 1 || away > LEASE / 2, "the broker was away for {away:?} and it cost an attempt");
+    for node in ["n1", "n2"] {
+        cluster.lease_lasts(node, LEASE * 3 / 4).await;
+    }
 
     cluster.nats.kill9().await.unwrap();
     let began = Instant::now();
@@ -106,8 +109,8 @@ fn ask(cluster: &Cluster, subject: &str) -> String {
 async fn one_key_at_two_schedulers_at_once_is_one_run_and_a_cancel_against_exit_0_has_one_outcome() {
     let _alone = alone().await;
     let cluster = Cluster::start(&["n1"]).await;
-    let (listen, admin) = (free(), free().to_string());
-    cluster.add("scheduler-2", &["serve", "scheduler", "--listen", &listen.to_string(), "--admin", &admin]);
+    let listen = free();
+    cluster.add("scheduler-2", &["serve", "scheduler", "--listen", &listen.to_string(), "--admin", ANY_PORT]);
     let other = Client::connect(Target::new(listen.to_string()).token(TOKEN)).unwrap();
     let up = || async { other.jobs().list_jobs(v1::ListJobsRequest::default()).await.ok().map(drop) };
     eventually(PATIENCE, "the second scheduler answers", up).await;

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -26,6 +27,8 @@ pub const PATIENCE: Duration = Duration::from_secs(90);
 /// The project of everything here.
 pub const PROJECT: &str = "default";
 pub const TOKEN: &str = "fp_the_token_of_the_tests";
+/// For what nobody asks.
+pub const ANY_PORT: &str = "127.0.0.1:0";
 /// What is set everywhere: short leases, small streams.
 const SETTINGS: &[&str] = &[
     "nats.disk=1GiB",
@@ -116,7 +119,7 @@ impl Cluster {
         let cluster = Self { nats, client, proxy, parts, supervisor, settings, folder };
         for service in SERVICES {
             let listen = ports[service].to_string();
-            cluster.add(service, &["serve", service, "--listen", &listen, "--admin", &free().to_string()]);
+            cluster.add(service, &["serve", service, "--listen", &listen, "--admin", ANY_PORT]);
         }
         for node in nodes {
             cluster.add_agent(node);
@@ -138,7 +141,7 @@ impl Cluster {
     pub fn add_agent(&self, node: &str) {
         let api = format!("agent.api={}", self.proxy.addr);
         let token = format!("agent.token={TOKEN}");
-        let admin = format!("admin.listen={}", free());
+        let admin = format!("admin.listen={ANY_PORT}");
         self.add(node, &["agent", "--node", node, "--slots", "1", "--set", &api, "--set", &token, "--set", &admin]);
     }
 
@@ -162,6 +165,17 @@ impl Cluster {
 
     pub fn part(&self, name: &str) -> Arc<Process> {
         self.parts.lock().unwrap()[name].process.clone()
+    }
+
+    /// Waits until a node's lease lasts for at least so long from now: its agent beats again.
+    pub async fn lease_lasts(&self, node: &str, at_least: Duration) {
+        let file = self.path().join(node).join("agent/lease.json");
+        let look = || async {
+            let lease: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).ok()?).ok()?;
+            let left = lease["until_boot_ns"].as_u64()?.saturating_sub(footplate_clock::boot_nanos());
+            (Duration::from_nanos(left) >= at_least).then_some(())
+        };
+        eventually(PATIENCE, &format!("the lease of {node} lasts"), look).await;
     }
 
     /// Kills a part at once; what it started lives on.
@@ -308,7 +322,19 @@ pub fn binary(home: &Path) -> Command {
     command
 }
 
-/// A loopback address that nobody listens on.
+/// A loopback address that nobody listens on: never given twice, and below the ports that the kernel gives to outgoing connections, so that it
+/// is still free when whoever had it is started again.
 pub fn free() -> SocketAddr {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    const FIRST: u32 = 12_000;
+    const COUNT: u32 = 16_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    for _ in 0..COUNT {
+        // Test processes side by side begin at places of their own.
+        let offset = std::process::id().wrapping_mul(97).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % COUNT;
+        let address = SocketAddr::from(([127, 0, 0, 1], (FIRST + offset) as u16));
+        if std::net::TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+    panic!("no free port");
 }
