@@ -3,7 +3,7 @@
 use crate::stage::{SOON, Stage, node, stage};
 use bytes::Bytes;
 use footplate_eventlog::verify::verify_view;
-use footplate_eventlog::{Broker, Expect, Message, PublishError, StreamName};
+use footplate_eventlog::{Expect, Message, PublishError, StreamName};
 use footplate_events::Event;
 use footplate_events::facts::LossEvidence;
 use footplate_events::messages::{Beat, BeatMessage, beat_subject};
