@@ -116,7 +116,9 @@ class Signals(Processes):
     def test_an_interrupt_in_the_middle_of_logging_loses_nothing_logged(self):
         self.agent.start()
         process = self.start("""
-            import footplate, sys
+            import footplate, signal, sys
+            # Whoever runs the tests in the background has interrupts ignored, and children inherit that.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             step = 0
             print("ready")
             try:
