@@ -8,6 +8,7 @@ mod error;
 mod figures;
 mod grpc;
 mod leader;
+mod lines;
 mod metrics;
 mod view;
 mod write;
@@ -60,12 +61,16 @@ pub struct Config {
     pub lease: Duration,
     /// How long after its end a run is sealed even though something is missing.
     pub seal_deadline: Duration,
-    /// The longest a read waits for "at least N", and a batch for its acknowledgement.
+    /// The longest a read waits for "at least N", a batch for its acknowledgement, and a write for the writes of its run before it.
     pub wait: Duration,
+    /// How many writes may wait in one line (that of a run, and of those that share its line) behind the one that is being done.
+    pub writers_waiting_max: usize,
     /// The largest upload, in bytes.
     pub upload_max: u64,
     /// The most points that wait in memory for the series store.
     pub tail_points: u64,
+    /// How many sessions' progress is remembered at once; others are looked up in the store when they go on.
+    pub sessions_max: usize,
     /// How metrics are stored.
     pub consumer: ConsumerConfig,
 }
@@ -80,8 +85,10 @@ impl Config {
             lease: seconds(10),
             seal_deadline: seconds(60),
             wait: seconds(10),
+            writers_waiting_max: 512,
             upload_max: 1 << 40,
             tail_points: 1_000_000,
+            sessions_max: 20_000,
             consumer: ConsumerConfig::default(),
         }
     }
@@ -170,13 +177,13 @@ pub async fn start(
     let (file, state, position) = open_view(config, ledger).await?;
     let live = Live::new(state, position);
     let view = View::new(ledger.clone(), live.clone(), Arc::new(file), config.wait);
-    let writer = Writer::new(view.clone(), clock.clone(), &config.instance, figures.clone());
+    let writer = Writer::new(view.clone(), clock.clone(), config, figures.clone());
 
     let store = Arc::new(footplate_series::Live::new(series, config.tail_points));
     let (consumer, consuming) = Consumer::new(view.clone(), store, config.consumer, figures.clone(), token.clone());
     let reads = Reads::new(view.clone(), consumer.clone());
     let publisher = Publisher::start(ledger.broker().clone());
-    let ingest = Ingest::new(view.clone(), consumer.clone(), publisher, &config.instance, clock.clone(), figures.clone(), config.wait);
+    let ingest = Ingest::new(view.clone(), consumer.clone(), publisher, config, clock.clone(), figures.clone());
 
     context.supervisor.spawn_infallible("tracker view", view::follow(view.clone(), figures.clone(), token.clone()));
     context.supervisor.spawn_infallible("tracker metrics", consuming);

@@ -4,6 +4,7 @@ mod consumer;
 mod ingest;
 mod publisher;
 mod reads;
+mod sessions;
 mod validate;
 
 pub(crate) use consumer::Consumer;
@@ -11,4 +12,5 @@ pub use consumer::ConsumerConfig;
 pub(crate) use ingest::Ingest;
 pub(crate) use publisher::Publisher;
 pub(crate) use reads::{Reads, Searchable, Wanted, newest};
+pub(crate) use sessions::Sessions;
 pub(crate) use validate::{Checked, check};

@@ -2,6 +2,7 @@
 
 use crate::error::{append_failed, experiment_refused, run_refused};
 use crate::figures::Figures;
+use crate::lines::Lines;
 use crate::view::View;
 use footplate_api::{Refusal, reason};
 use footplate_clock::SharedClock;
@@ -14,9 +15,6 @@ use std::sync::Arc;
 
 /// How often a write is decided again after another event came first.
 const TRIES: u32 = 16;
-
-/// How many lines writers stand in, by run.
-const LINES: usize = 64;
 
 /// Who writes, and what the write answers.
 #[derive(Clone, Debug)]
@@ -63,15 +61,14 @@ pub(crate) struct Writer {
     clock: SharedClock,
     source: Arc<str>,
     figures: Figures,
-    /// Writes of this instance to one run stand in line: they would only chase each other otherwise.
-    lines: Arc<[tokio::sync::Mutex<()>; LINES]>,
+    lines: Arc<Lines>,
 }
 
 impl Writer {
     /// A writer that shows itself as `tracker/<instance>`.
-    pub(crate) fn new(view: View, clock: SharedClock, instance: &str, figures: Figures) -> Self {
-        let lines = Arc::new(std::array::from_fn(|_| tokio::sync::Mutex::new(())));
-        Self { view, clock, source: format!("tracker/{instance}").into(), figures, lines }
+    pub(crate) fn new(view: View, clock: SharedClock, config: &crate::Config, figures: Figures) -> Self {
+        let lines = Arc::new(Lines::new(config.writers_waiting_max, config.wait));
+        Self { view, clock, source: format!("tracker/{}", config.instance).into(), figures, lines }
     }
 
     /// The view it decides on.
@@ -120,7 +117,7 @@ impl Writer {
         decide: impl Fn(&Run) -> Result<Vec<Event>, Refusal>,
     ) -> Result<u64, Refusal> {
         let subject = Subject::run(project, run);
-        let _line = self.lines[usize::from(run.shard()) % LINES].lock().await;
+        let _turn = self.lines.turn(run).await?;
         for attempt in 0..TRIES {
             let state = self.view.known(project, run);
             let state = state.unwrap_or_else(|| Arc::new(Run::new(project.clone(), run)));

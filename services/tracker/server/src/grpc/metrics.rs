@@ -48,7 +48,10 @@ impl MetricService for MetricDoor {
         });
         // How far a session is durable is told when the answer's turn has come: batches become durable in any order.
         let ingest = self.ingest.clone();
-        let answers = taken.try_buffered(IN_FLIGHT).map_ok(move |session| ingest.answer(&session));
+        let answers = taken.try_buffered(IN_FLIGHT).and_then(move |session| {
+            let ingest = ingest.clone();
+            async move { ingest.answer(&session).await.map_err(Status::from) }
+        });
         Ok(Response::new(answers.boxed()))
     }
 
@@ -57,7 +60,7 @@ impl MetricService for MetricDoor {
         let mut batch = request.into_inner();
         batch.project = project.to_string();
         let session = self.ingest.take(batch).await?;
-        Ok(Response::new(self.ingest.answer(&session)))
+        Ok(Response::new(self.ingest.answer(&session).await?))
     }
 
     async fn list_latest(&self, request: Request<v1::ListLatestRequest>) -> Result<Response<v1::ListLatestResponse>, Status> {

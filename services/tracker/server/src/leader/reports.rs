@@ -238,11 +238,15 @@ async fn fold_one(work: &Work, waiting: &Waiting, known: &BTreeSet<EventId>) -> 
     }
 }
 
-/// Refuses the report for good, or tries it again later, by what kind of no it was.
+/// Whether a report may be taken later, by what kind of no it met: what this instance could not do now is no fault of the report.
+fn is_for_later(refusal: &Refusal) -> bool {
+    matches!(refusal.kind, Kind::Unavailable | Kind::DeadlineExceeded | Kind::Internal)
+        || [&reason::DISK_FULL, &reason::CHANGED_MEANWHILE, &reason::TOO_MANY_REQUESTS].iter().any(|reason| reason.word == refusal.reason)
+}
+
+/// Refuses the report for good, or tries it again later.
 fn not_now(work: &Work, waiting: &Waiting, refusal: &Refusal) -> Folded {
-    let again = matches!(refusal.kind, Kind::Unavailable | Kind::DeadlineExceeded | Kind::Internal)
-        || [reason::DISK_FULL.word, reason::CHANGED_MEANWHILE.word].contains(&refusal.reason);
-    if again {
+    if is_for_later(refusal) {
         tracing::debug!(node = %waiting.node, %refusal, "a report is tried again");
         return Folded::Later;
     }
@@ -278,4 +282,22 @@ pub(crate) async fn check_artifacts(blobs: &footplate_blobs::Blobs, artifacts: &
 
 fn node_actor(node: &NodeName) -> PrincipalId {
     PrincipalId::parse(&format!("node:{node}")).expect("a node's name is a slug, so it is printable and short")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_for_want_of_room_or_time_is_taken_later() {
+        let later = |reason| is_for_later(&Refusal::new(reason, "no"));
+        for reason in
+            [&reason::TOO_MANY_REQUESTS, &reason::DISK_FULL, &reason::CHANGED_MEANWHILE, &reason::BROKER_AWAY, &reason::VIEW_BEHIND]
+        {
+            assert!(later(reason), "{}", reason.word);
+        }
+        for reason in [&reason::INVALID_FIELD, &reason::BLOB_NOT_FOUND, &reason::TOO_LARGE, &reason::NODE_DENIED] {
+            assert!(!later(reason), "{}", reason.word);
+        }
+    }
 }

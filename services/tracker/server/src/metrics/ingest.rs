@@ -1,6 +1,6 @@
 //! Clients' batches: checked against the run, published, acknowledged when durable.
 
-use super::{Checked, Consumer, Publisher, check, consumer::OWN_SOURCE_MARK};
+use super::{Checked, Consumer, Publisher, Sessions, check, consumer::OWN_SOURCE_MARK};
 use crate::error::{publish_failed, read_failed, series_failed};
 use crate::figures::Figures;
 use crate::view::View;
@@ -12,13 +12,12 @@ use footplate_events::messages::metrics_subject;
 use footplate_series::{SeriesSource, SessionKey, SessionProgress};
 use footplate_types::AttemptNumber;
 use prost::Message as _;
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How many sessions' progress is remembered; others are looked up in the store when they go on.
-const SESSIONS_MAX: usize = 20_000;
+/// How often an answer looks a session up that is forgotten again meanwhile.
+const LOOKS_MAX: u32 = 8;
 
 /// The door for clients' batches. Cheap to clone.
 #[derive(Clone)]
@@ -29,7 +28,7 @@ pub(crate) struct Ingest {
     source: Arc<str>,
     clock: SharedClock,
     figures: Figures,
-    sessions: Arc<Mutex<BTreeMap<SessionKey, SessionProgress>>>,
+    sessions: Arc<Mutex<Sessions>>,
     within: Duration,
 }
 
@@ -39,15 +38,16 @@ impl Ingest {
         view: View,
         consumer: Consumer,
         publisher: Publisher,
-        instance: &str,
+        config: &crate::Config,
         clock: SharedClock,
         figures: Figures,
-        within: Duration,
     ) -> Self {
+        let (instance, within) = (&config.instance, config.wait);
         let slug: String =
             instance.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).take(60).collect();
         let source = format!("{OWN_SOURCE_MARK}{slug}").into();
-        Self { view, consumer, publisher, source, clock, figures, sessions: Arc::default(), within }
+        let sessions = Arc::new(Mutex::new(Sessions::new(config.sessions_max)));
+        Self { view, consumer, publisher, source, clock, figures, sessions, within }
     }
 
     /// Takes one batch: `Ok`, with its session, when it is durable. A repeated number is taken and not sent again.
@@ -55,11 +55,7 @@ impl Ingest {
         let batch = check(&request, self.clock.now())?;
         self.check_run(&batch).await?;
         let key = SessionKey { source: SeriesSource::Run(batch.run), attempt: batch.attempt, rank: batch.rank, session: batch.session };
-        // A session's first batch needs no look: sent twice, it is stored once.
-        if batch.n > 1 {
-            self.remember(&key).await?;
-        }
-        if self.with(&key, |progress| progress.has(batch.n)) {
+        if self.is_durable(&key, batch.n).await? {
             return Ok(key);
         }
         let subject = metrics_subject(batch.run, &self.source);
@@ -71,9 +67,21 @@ impl Ingest {
             self.figures.implausible_times.inc_by(batch.implausible);
             tracing::warn!(run = %batch.run, points = batch.implausible, "points with an implausible time are kept as they are");
         }
-        // Gaps beyond the bound are the store's to refuse: what is durable here is acknowledged by the call's success.
-        let _ = self.with(&key, |progress| progress.note(batch.n));
+        self.lock().note(&key, batch.n);
         Ok(key)
+    }
+
+    /// Whether the batch need not be sent. A session's first batch needs no look: sent twice, it is stored once.
+    async fn is_durable(&self, key: &SessionKey, n: u64) -> Result<bool, Refusal> {
+        if let Some(known) = self.lock().has(key, n) {
+            return Ok(known);
+        }
+        if n == 1 {
+            return Ok(false);
+        }
+        self.look_up(key).await?;
+        // Forgotten again already: the store drops what it has.
+        Ok(self.lock().has(key, n).unwrap_or(false))
     }
 
     /// A run of another project is not found, and an attempt must be one of the run's.
@@ -91,19 +99,12 @@ impl Ingest {
         Ok(())
     }
 
-    /// Looks up what is stored of a session that this instance does not know: everything up to the end that METRICS has now.
-    async fn remember(&self, key: &SessionKey) -> Result<(), Refusal> {
-        if self.lock().contains_key(key) {
-            return Ok(());
-        }
+    /// Looks up what is stored of a session: everything up to the end that METRICS has now.
+    async fn look_up(&self, key: &SessionKey) -> Result<(), Refusal> {
         self.wait_stored().await?;
         let stored = self.consumer.series().store().sessions(&key.source).await.map_err(series_failed)?;
         let progress = stored.into_iter().find(|progress| progress.key == *key).unwrap_or_else(|| SessionProgress::new(key.clone()));
-        let mut sessions = self.lock();
-        if sessions.len() >= SESSIONS_MAX {
-            sessions.pop_first();
-        }
-        sessions.entry(key.clone()).or_insert(progress);
+        self.lock().learn(progress);
         Ok(())
     }
 
@@ -122,17 +123,20 @@ impl Ingest {
         }
     }
 
-    /// Up to which number a session is durable, as far as this instance knows.
-    pub(crate) fn answer(&self, key: &SessionKey) -> IngestResponse {
-        IngestResponse { session: key.session.to_string(), acked: self.with(key, |progress| progress.contiguous) }
+    /// Up to which number a session is durable, as far as this instance knows; one that it has forgotten is looked up.
+    pub(crate) async fn answer(&self, key: &SessionKey) -> Result<IngestResponse, Refusal> {
+        for _ in 0..LOOKS_MAX {
+            let known = self.lock().contiguous(key);
+            if let Some(acked) = known {
+                return Ok(IngestResponse { session: key.session.to_string(), acked });
+            }
+            self.look_up(key).await?;
+        }
+        let message = format!("session {} is forgotten faster than it can be looked up: too many write at once", key.session);
+        Err(Refusal::new(&reason::TOO_MANY_REQUESTS, message).next("send the batch again under its number"))
     }
 
-    fn with<T>(&self, key: &SessionKey, what: impl FnOnce(&mut SessionProgress) -> T) -> T {
-        let mut sessions = self.lock();
-        what(sessions.entry(key.clone()).or_insert_with(|| SessionProgress::new(key.clone())))
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<SessionKey, SessionProgress>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Sessions> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -43,6 +43,31 @@ async fn a_repeated_number_is_acknowledged_and_stored_once_even_by_a_tracker_tha
 }
 
 #[tokio::test]
+async fn more_sessions_than_are_remembered_are_each_acknowledged_as_far_as_they_are_durable() {
+    let mut world = World::new().await;
+    world.config.sessions_max = 2;
+    world.restart().await;
+    let run = world.create("first").await;
+    for n in 1..=3 {
+        for byte in 1..=4 {
+            let answered = log(&world, batch(&run, &session(byte), n, "loss", &[(n as i64 * 10 + i64::from(byte), 1.0)])).await.unwrap();
+            assert_eq!(answered.acked, n, "session {byte}");
+        }
+    }
+    // A repeat of what a forgotten session has sent is stored no second time.
+    assert_eq!(log(&world, batch(&run, &session(1), 2, "loss", &[(21, 1.0)])).await.unwrap().acked, 3);
+    assert_eq!(world.history(&run, "loss").await.count, 12);
+    // Its very first one begins nothing anew: what follows is answered as before.
+    for _ in 0..2 {
+        log(&world, batch(&run, &session(2), 1, "loss", &[(12, 1.0)])).await.unwrap();
+        assert_eq!(log(&world, batch(&run, &session(2), 4, "loss", &[(42, 1.0)])).await.unwrap().acked, 4);
+        log(&world, batch(&run, &session(3), 3, "loss", &[(33, 1.0)])).await.unwrap();
+        log(&world, batch(&run, &session(4), 3, "loss", &[(34, 1.0)])).await.unwrap();
+    }
+    assert_eq!(world.history(&run, "loss").await.count, 13);
+}
+
+#[tokio::test]
 async fn a_bad_batch_is_refused_whole_and_names_key_field_and_value() {
     let world = World::new().await;
     let run = world.create("first").await;

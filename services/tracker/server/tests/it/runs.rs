@@ -71,6 +71,33 @@ async fn writes_of_many_clients_to_one_run_all_land() {
     assert_eq!(world.get(&run).await.params.len(), 24);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_line_of_writers_refuses_the_next_at_once_and_one_that_stands_still_in_time() {
+    let mut world = World::new().await;
+    world.config.writers_waiting_max = 1;
+    world.config.wait = std::time::Duration::from_millis(500);
+    world.restart().await;
+    let run = world.create("busy").await;
+    let write = |key: &str| {
+        let (client, run_id, params) = (world.client().clone(), run.clone(), [(key.to_owned(), "1".to_owned())].into());
+        let request = v1::LogParamsRequest { project: PROJECT.into(), run_id, params, ..Default::default() };
+        tokio::spawn(async move { client.once(client.runs().log_params(request)).await })
+    };
+    let mut held = world.memory.as_ref().unwrap().faults().stall_next(|stream, _| stream == footplate_eventlog::StreamName::Ledger);
+    let first = write("first");
+    held.reached().await;
+    // One of these waits and the other finds the line full, whichever comes first: neither may write.
+    for refused in [write("second"), write("third")] {
+        let refused = refused.await.unwrap().unwrap_err();
+        assert_eq!(refused.reason, "TOO_MANY_REQUESTS", "{refused:?}");
+    }
+    held.release();
+    first.await.unwrap().unwrap();
+    write("fourth").await.unwrap().unwrap();
+    let params = world.get(&run).await.params;
+    assert_eq!(params.keys().collect::<Vec<_>>(), ["first", "fourth"]);
+}
+
 #[tokio::test]
 async fn params_keep_their_types_and_the_old_value_beside_the_new() {
     let world = World::new().await;
