@@ -62,6 +62,9 @@ fn first(dir: &MemberDir) -> Result<(), ShimError> {
 }
 
 fn second(dir: &MemberDir) -> Result<(), ShimError> {
+    // A parent that ignores its children's ends is not told their exit codes.
+    // SAFETY: the default is no handler of ours.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     let prepared = prepare(dir);
     let (world, lock) = match prepared {
         Ok(prepared) => prepared,
@@ -220,6 +223,7 @@ fn start_worker(worker: &WorkerSpec, enclosure: Option<&Enclosure>) -> io::Resul
     let (program, arguments) = worker.argv.split_first().ok_or_else(|| io::Error::other("empty command"))?;
     let append = |path: &Path| OpenOptions::new().append(true).create(true).open(path);
     let doors = enclosure.map(Enclosure::doors).transpose()?.unwrap_or_default();
+    let signals = FreshSignals::new()?;
     let mut command = Command::new(program);
     command
         .args(arguments)
@@ -238,8 +242,43 @@ fn start_worker(worker: &WorkerSpec, enclosure: Option<&Enclosure>) -> io::Resul
             }
             // Should the shim be killed, nobody watches the lease any more: the workers go with it.
             rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-            Ok(())
+            signals.set()
         });
     }
     command.spawn()
+}
+
+/// The signals of a process that nobody has told anything: every one does what it does by default, none is held back. What the platform's
+/// own starter ignored (a shell without job control ignores INT for what it starts with `&`, `nohup` ignores HUP) would otherwise reach a
+/// training, whose Ctrl-C handlers and whose children's ends then never come.
+struct FreshSignals {
+    last: i32,
+    none: libc::sigset_t,
+}
+
+impl FreshSignals {
+    fn new() -> io::Result<Self> {
+        let mut none = std::mem::MaybeUninit::uninit();
+        // SAFETY: `sigemptyset` writes a whole set to the place that it is given.
+        let none = unsafe {
+            if libc::sigemptyset(none.as_mut_ptr()) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            none.assume_init()
+        };
+        Ok(Self { last: libc::SIGRTMAX(), none })
+    }
+
+    /// Makes it so for the calling process: two kinds of system calls, nothing else.
+    fn set(&self) -> io::Result<()> {
+        for signal in 1..=self.last {
+            // SAFETY: the default is no handler of ours. KILL, STOP and the C library's own refuse it, and are what they always are.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+        // SAFETY: the set is a whole one, and the old one is not asked for.
+        match unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const self.none, std::ptr::null_mut()) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
 }

@@ -127,6 +127,25 @@ async fn a_job_that_lives_50_ms_leaves_its_bytes_and_its_exit_code() {
 }
 
 #[tokio::test]
+async fn a_worker_inherits_no_ignored_and_no_blocked_signal() {
+    let member = Member::new();
+    member.handle.write_spec(&member.spec(vec![member.worker(0, &["/bin/cat", "/proc/self/status"])])).unwrap();
+    // Of coreutils: as a shell without job control or `nohup` would do it, for every signal.
+    let mut command: Vec<OsString> = ["env", "--ignore-signal", "--block-signal"].map(OsString::from).to_vec();
+    command.extend(shim_command());
+    member.handle.start(&command).unwrap();
+    assert_eq!(member.exit().await.workers[0].code, Some(0));
+    let status = fs::read_to_string(member.path("0.out")).unwrap();
+    let set_of = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        u64::from_str_radix(line.trim(), 16).unwrap()
+    };
+    // 32 and 33 are the C library's own: nobody else may set them.
+    let programs = |set: u64| set & !(0b11 << 31);
+    assert_eq!((programs(set_of("SigBlk:")), programs(set_of("SigIgn:"))), (0, 0), "{status}");
+}
+
+#[tokio::test]
 async fn a_stop_kills_the_whole_tree_after_the_grace_and_a_neighbour_does_not_notice() {
     let (member, neighbour) = (Member::new(), Member::new());
     member.start_shell(&stubborn("while :; do sleep 0.2; done"));
