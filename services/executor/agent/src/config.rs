@@ -1,6 +1,6 @@
 //! What an agent is told at its start, and why it may refuse to start or have to end.
 
-use crate::{node::ShapeSource, prepare::UnpackLimits, socket::IntakeLimits, spool::SpoolError};
+use crate::{aside::AsideLimits, node::ShapeSource, prepare::UnpackLimits, socket::IntakeLimits, spool::SpoolError};
 use footplate_types::NodeName;
 use std::{collections::BTreeMap, ffi::OsString, io, path::PathBuf, time::Duration};
 
@@ -124,6 +124,8 @@ pub struct AgentConfig {
     pub unpack: UnpackLimits,
     /// Limits of the local socket.
     pub intake: IntakeLimits,
+    /// How much of what could not be delivered is kept.
+    pub aside: AsideLimits,
 }
 
 impl AgentConfig {
@@ -147,6 +149,7 @@ impl AgentConfig {
             timings: Timings::default(),
             unpack: UnpackLimits::default(),
             intake: IntakeLimits::default(),
+            aside: AsideLimits::default(),
         }
     }
 

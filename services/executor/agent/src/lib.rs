@@ -5,6 +5,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod agent;
+mod aside;
 pub mod blob;
 pub mod boot;
 pub mod config;
@@ -25,6 +26,7 @@ pub mod stage;
 mod tail;
 
 pub use agent::run;
+pub use aside::AsideLimits;
 pub use blob::{BlobAccess, BlobError};
 pub use config::{AgentConfig, AgentError, Mode, OnShutdown, SpoolSizes, Timings};
 pub use node::ShapeSource;

@@ -3,6 +3,7 @@
 //! One entry at a time, since a reader drops every offset that is not above the last: an entry that overtook a failed one would bury it.
 
 use crate::{
+    aside::Aside,
     record::{self, LogRecord, MetricHeader, StoredReport},
     spool::{Record, Spool},
 };
@@ -11,7 +12,6 @@ use footplate_events::messages::{LogHeader, Report, SpoolPosition, log_subject, 
 use footplate_types::NodeName;
 use std::{
     collections::BTreeSet,
-    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -63,7 +63,7 @@ pub(crate) struct Shipper {
     pub(crate) published: watch::Sender<u64>,
     pub(crate) resend_after: Duration,
     /// Where entries go that the broker never takes.
-    pub(crate) aside: PathBuf,
+    pub(crate) aside: Arc<Aside>,
     /// The ends of the holes: what damage took from the spool, and what can never be sent. A reader beyond one waits for nothing below.
     pub(crate) holes: Mutex<BTreeSet<u64>>,
 }
@@ -219,7 +219,7 @@ impl Shipper {
             return true;
         };
         // When all is sent again, what was refused for good holds up nothing.
-        if self.aside_path(record).exists() {
+        if self.aside.has(&self.aside_name(record)) {
             self.note_hole_at(record.offset);
             return true;
         }
@@ -243,18 +243,14 @@ impl Shipper {
         }
     }
 
-    fn aside_path(&self, record: &Record) -> PathBuf {
-        self.aside.join(format!("{}-{}-{}", self.destination.name(), self.spool.id(), record.offset))
+    fn aside_name(&self, record: &Record) -> String {
+        format!("{}-{}-{}", self.destination.name(), self.spool.id(), record.offset)
     }
 
     async fn keep_aside(&self, record: &Record) -> bool {
-        let path = self.aside_path(record);
-        let payload = record.payload.clone();
-        let write = move || {
-            std::fs::create_dir_all(path.parent().unwrap_or(&path))?;
-            crate::durable::write(&path, &payload)
-        };
-        let kept = matches!(tokio::task::spawn_blocking(write).await, Ok(Ok(())));
+        let (aside, name, payload) = (self.aside.clone(), self.aside_name(record), record.payload.clone());
+        let kept = tokio::task::spawn_blocking(move || aside.keep_bytes(&name, &payload)).await;
+        let kept = matches!(kept, Ok(Ok(())));
         if kept {
             self.note_hole_at(record.offset);
         }
@@ -332,7 +328,7 @@ mod tests {
             settled: watch::Sender::new(0),
             published: watch::Sender::new(0),
             resend_after: Duration::from_secs(1),
-            aside: dir.join("refused"),
+            aside: Arc::new(Aside::new(dir, crate::AsideLimits::default())),
             holes: Mutex::default(),
         }
     }

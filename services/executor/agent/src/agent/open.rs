@@ -1,6 +1,7 @@
 //! Opening the agent's folder: one agent a folder, spools, state, socket.
 
 use crate::{
+    aside::Aside,
     blob::BlobAccess,
     boot,
     config::{AgentConfig, AgentError, Mode},
@@ -31,6 +32,7 @@ pub(super) struct Parts {
     pub(super) hands: Arc<dyn Hands>,
     pub(super) intake: Arc<Intake>,
     pub(super) spools: Spools,
+    pub(super) aside: Arc<Aside>,
     pub(super) shape: NodeShape,
     pub(super) listener: Option<UnixListener>,
     /// The persisted state.
@@ -73,12 +75,14 @@ pub(super) async fn open(config: &AgentConfig, blobs: Arc<dyn BlobAccess>, life:
     };
     let intake = Intake::new(config.node.clone(), spools.clone(), blobs, config.intake, life.clone());
     let spool = spools.executor.id();
+    let aside = Arc::new(Aside::new(&config.work, config.aside));
     let (hands, listener): (Arc<dyn Hands>, _) = match config.mode {
         Mode::Simulated { run_for } => (Arc::new(Simulated::new(config.node.clone(), config.address.clone(), spool, run_for)), None),
         Mode::Real => {
             let path = socket::socket_path(&config.work);
             let listener = socket::listen(&path).map_err(|source| AgentError::Socket { path: path.clone(), source })?;
-            (Arc::new(Members::new(config.clone(), intake.clone(), spool, state.token.clone(), path, life.clone())), Some(listener))
+            let (config, intake, aside) = (config.clone(), intake.clone(), aside.clone());
+            (Arc::new(Members::new(config, intake, aside, spool, state.token.clone(), path, life.clone())), Some(listener))
         }
     };
     let shape = config.shape.shape(&config.work);
@@ -87,6 +91,7 @@ pub(super) async fn open(config: &AgentConfig, blobs: Arc<dyn BlobAccess>, life:
         hands,
         intake,
         spools,
+        aside,
         shape,
         listener,
         twin: Arc::new(Mutex::new(twin)),

@@ -113,7 +113,7 @@ pub(super) fn ship(config: &AgentConfig, broker: Arc<dyn Broker>, parts: &Parts,
             settled: watch::Sender::new(spool.first() - 1),
             published: watch::Sender::new(spool.first() - 1),
             resend_after: config.timings.resend_after,
-            aside: config.work.join("refused"),
+            aside: parts.aside.clone(),
             holes: Mutex::default(),
         };
         shipped.push(Shipped { spool: spool.clone(), published: shipper.published.subscribe() });
@@ -192,9 +192,10 @@ pub(super) fn samples(config: &AgentConfig, parts: &Parts, life: &CancellationTo
     }
     let mut registered = parts.intake.registered.subscribe();
     let (intake, most, work) = (parts.intake.clone(), config.spools.metrics / SAMPLE_SHARE, config.work.clone());
+    let aside = parts.aside.clone();
     spawn(life, async move {
         let session = footplate_clock::session_id();
-        let mut sampler = Sampler::new(work);
+        let mut sampler = Sampler::new(work, aside);
         let mut number = 0;
         loop {
             tokio::time::sleep(every).await;

@@ -5,6 +5,7 @@ mod prepare;
 mod watch;
 
 use crate::{
+    aside::Aside,
     boot,
     config::AgentConfig,
     core::{End, Held, MemberKey},
@@ -34,6 +35,7 @@ use tracing::Instrument;
 pub(crate) struct Members {
     config: AgentConfig,
     intake: Arc<Intake>,
+    aside: Arc<Aside>,
     spool: SpoolId,
     token: String,
     socket: PathBuf,
@@ -111,12 +113,13 @@ impl Members {
     pub(crate) fn new(
         config: AgentConfig,
         intake: Arc<Intake>,
+        aside: Arc<Aside>,
         spool: SpoolId,
         token: String,
         socket: PathBuf,
         life: CancellationToken,
     ) -> Self {
-        Self { config, intake, spool, token, socket, life, open: Mutex::new(BTreeMap::new()) }
+        Self { config, intake, aside, spool, token, socket, life, open: Mutex::new(BTreeMap::new()) }
     }
 
     fn dir(&self, key: MemberKey) -> PathBuf {
@@ -333,12 +336,11 @@ impl Hands for Members {
         Box::pin(async move {
             locked(&self.open).remove(&key);
             let desk = self.intake.drop_desk(key.run, key.attempt, key.member);
-            let (dir, refused) = (self.dir(key), self.config.work.join("refused"));
+            let (dir, aside) = (self.dir(key), self.aside.clone());
             let forgetting = move || {
                 // What was acknowledged and is nowhere else is for a person to look at.
                 if let Some(desk) = desk.filter(|desk| desk.holds_the_only_copy()) {
-                    std::fs::create_dir_all(&refused)?;
-                    std::fs::rename(desk.staged(), refused.join(key.to_string()))?;
+                    aside.keep_folder(&key.to_string(), &desk.staged())?;
                 }
                 std::fs::remove_dir_all(dir)
             };

@@ -271,7 +271,8 @@ mod tests {
         let spools = Spools { executor, tracker, inventory, logs: spool("logs"), metrics: spool("metrics") };
         let life = CancellationToken::new();
         let intake = Intake::new(config.node.clone(), spools, Arc::new(Nothing), IntakeLimits::default(), life.clone());
-        Members::new(config, intake, SpoolId::from_bytes([1; 16]), "1".to_owned(), work.join("agent.sock"), life)
+        let aside = Arc::new(crate::aside::Aside::new(work, config.aside));
+        Members::new(config, intake, aside, SpoolId::from_bytes([1; 16]), "1".to_owned(), work.join("agent.sock"), life)
     }
 
     fn lock_as_a_shim_does(shim: &ShimHandle) -> File {

@@ -1,10 +1,11 @@
 //! Periodic samples of host and GPUs, as points of the series of `node:<name>`; and changes of health.
 
 use super::{gpu, host};
+use crate::aside::Aside;
 use footplate_events::facts::NodeHealthChanged;
 use footplate_series::Point;
 use footplate_types::{GpuUuid, MetricName};
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 /// Free disk below which the node is not healthy.
 const DISK_LEAST_BYTES: u64 = 512 << 20;
@@ -24,6 +25,7 @@ pub struct Seen {
 #[derive(Debug)]
 pub struct Sampler {
     work: PathBuf,
+    aside: Arc<Aside>,
     cpu: Option<(u64, u64)>,
     disk_low: bool,
     lost: BTreeMap<String, bool>,
@@ -32,9 +34,9 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// A sampler that watches the disk of `work`.
-    pub fn new(work: PathBuf) -> Self {
-        Self { work, cpu: host::cpu_ticks(), disk_low: false, lost: BTreeMap::new(), tells_all: false }
+    /// A sampler that watches the disk of `work`, and what is dropped of what could not be delivered.
+    pub(crate) fn new(work: PathBuf, aside: Arc<Aside>) -> Self {
+        Self { work, aside, cpu: host::cpu_ticks(), disk_low: false, lost: BTreeMap::new(), tells_all: false }
     }
 
     /// Has the next look tell how everything stands: what was told by an earlier agent, or to an earlier generation, may not hold any more.
@@ -62,6 +64,7 @@ impl Sampler {
         }
         let disk = host::free_disk_bytes(&self.work);
         add("host/disk_free_bytes".to_owned(), disk as f64);
+        add("agent/refused_dropped".to_owned(), self.aside.dropped() as f64);
         let gpus = gpu::sample();
         for gpu in &gpus {
             for (name, value) in &gpu.values {
@@ -93,18 +96,27 @@ impl Sampler {
 mod tests {
     use super::*;
 
+    fn sampler() -> Sampler {
+        let work = PathBuf::from("/");
+        let aside = Arc::new(Aside::new(&work, crate::AsideLimits::default()));
+        Sampler::new(work, aside)
+    }
+
     #[test]
     fn a_look_has_the_hosts_figures() {
-        let mut sampler = Sampler::new(PathBuf::from("/"));
+        let mut sampler = sampler();
         let seen = sampler.look(1_700_000_000_123);
         let names: Vec<&str> = seen.points.iter().map(|(name, _)| name.as_str()).collect();
-        assert!(names.contains(&"host/memory_free_bytes") && names.contains(&"host/disk_free_bytes"), "{names:?}");
+        assert!(
+            ["host/memory_free_bytes", "host/disk_free_bytes", "agent/refused_dropped"].iter().all(|name| names.contains(name)),
+            "{names:?}"
+        );
         assert!(seen.points.iter().all(|(_, point)| point.step == 1_700_000_000 && point.time_ms == 1_700_000_000_123));
     }
 
     #[test]
     fn health_is_told_when_it_changes_and_only_then() {
-        let mut sampler = Sampler::new(PathBuf::from("/"));
+        let mut sampler = sampler();
         let mut healths = |disk, lost| {
             let mut changed = Vec::new();
             let gpu = gpu::GpuSample { uuid: "GPU-1".to_owned(), values: Vec::new(), lost };
@@ -121,7 +133,7 @@ mod tests {
 
     #[test]
     fn how_everything_stands_is_told_once_when_asked_changed_or_not() {
-        let mut sampler = Sampler::new(PathBuf::from("/"));
+        let mut sampler = sampler();
         let mut healths = |ask: bool| {
             let mut changed = Vec::new();
             if ask {

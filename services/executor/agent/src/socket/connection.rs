@@ -401,7 +401,7 @@ impl Processor {
         let most = self.intake.limits.staged_bytes_most;
         let (rank, session) = (self.hello.rank, self.hello.session);
         let taken = patiently(|| {
-            let (dir, source, what) = (dir.clone(), source.clone(), what.clone());
+            let (desk, dir, source, what) = (self.desk.clone(), dir.clone(), source.clone(), what.clone());
             async move {
                 let taking = move || -> std::io::Result<Result<StagedOp, Fault>> {
                     let _ = std::fs::remove_dir_all(&dir);
@@ -413,9 +413,13 @@ impl Processor {
                             return Ok(Err(fault));
                         }
                     };
-                    let op = StagedOp { rank, session, n, manifest, what };
-                    op.write(&dir)?;
                     crate::durable::sync_dir(dir.parent().unwrap_or(&dir))?;
+                    let op = StagedOp { rank, session, n, manifest, what };
+                    desk.uploads.add(Upload { dir: dir.clone(), op: op.clone() }, || {
+                        if let StagedAs::Checkpoint { step, metadata } = &op.what {
+                            desk.set_latest(*step, &op.manifest, &dir, metadata);
+                        }
+                    })?;
                     Ok(Ok(op))
                 };
                 let taken = tokio::task::spawn_blocking(taking).await.map_err(|_| crate::spool::SpoolError::Closed)?;
@@ -427,12 +431,7 @@ impl Processor {
             Ok(op) => op,
             Err(fault) => return self.refuse(progress, n, &fault).await,
         };
-        if let StagedAs::Checkpoint { step, metadata } = &op.what {
-            self.desk.set_latest(*step, &op.manifest, &dir, metadata);
-        }
         let digest = format!("sha256:{}", op.manifest.digest());
-        self.desk.pending.send_modify(|count| *count += 1);
-        let _ = self.desk.uploads.send(Upload { dir, op });
         self.advance(progress, n);
         self.say(json!({"ack": n, "digest": digest})).await;
         Some(())

@@ -1,6 +1,6 @@
 //! One member at the local socket: who may log for it, how far each of its sessions was answered, its checkpoints, its standing stop.
 
-use super::upload::Upload;
+use super::uploads::Uploads;
 use crate::{durable, stage::StagedManifest};
 use footplate_events::{
     facts::{DocumentRef, INCOMPLETE_MAX, SessionEnd, StopCause},
@@ -15,7 +15,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// How far a session was answered.
@@ -117,9 +117,8 @@ pub(crate) struct Desk {
     stop: watch::Sender<Option<StandingStop>>,
     pub(crate) closed: CancellationToken,
     pub(crate) connections: TaskTracker,
-    pub(crate) uploads: mpsc::UnboundedSender<Upload>,
-    /// Uploads that have not ended.
-    pub(crate) pending: watch::Sender<usize>,
+    /// What was staged and waits to be stored.
+    pub(crate) uploads: Arc<Uploads>,
     /// What was acknowledged and can never be stored or reported.
     lacking: Mutex<Vec<String>>,
     /// The newest checkpoint acknowledged here.
@@ -134,10 +133,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Desk {
-    /// Opens the desk; `uploads` is where it hands over what was staged.
-    pub(crate) fn open(config: DeskConfig, uploads: mpsc::UnboundedSender<Upload>) -> io::Result<Self> {
+    /// Opens the desk.
+    pub(crate) fn open(config: DeskConfig) -> io::Result<Self> {
         let known: BTreeMap<SessionId, Progress> = durable::read_json(&sessions_file(&config))?.unwrap_or_default();
         let sessions = known.into_iter().map(|(id, progress)| (id, Arc::new(Session::new(progress)))).collect();
+        let uploads = Arc::new(Uploads::new(config.dir.join("staged")));
         Ok(Self {
             config,
             sessions: Mutex::new(sessions),
@@ -145,7 +145,6 @@ impl Desk {
             closed: CancellationToken::new(),
             connections: TaskTracker::new(),
             uploads,
-            pending: watch::Sender::new(0),
             lacking: Mutex::default(),
             latest: Mutex::new(None),
             given: Mutex::new(BTreeSet::new()),
@@ -213,8 +212,7 @@ impl Desk {
 
     /// Waits until every staged file is stored and reported. `false` when `patience` ended first.
     pub(crate) async fn uploaded(&self, patience: Duration) -> bool {
-        let mut pending = self.pending.subscribe();
-        tokio::time::timeout(patience, pending.wait_for(|count| *count == 0)).await.is_ok_and(|waited| waited.is_ok())
+        tokio::time::timeout(patience, self.uploads.all_ended()).await.is_ok()
     }
 
     /// What was acknowledged will never be where it belongs: the member's end must say so.
@@ -232,12 +230,12 @@ impl Desk {
 
     /// Whether something staged here was acknowledged and never stored.
     pub(crate) fn holds_the_only_copy(&self) -> bool {
-        *self.pending.borrow() > 0 || !locked(&self.lacking).is_empty()
+        self.uploads.pending() > 0 || !locked(&self.lacking).is_empty()
     }
 
     /// Folder of everything staged by this member.
     pub(crate) fn staged(&self) -> PathBuf {
-        self.config.dir.join("staged")
+        self.uploads.staged().to_owned()
     }
 
     pub(crate) fn set_latest(&self, step: Option<i64>, manifest: &StagedManifest, staged: &std::path::Path, metadata: &str) {
@@ -257,6 +255,12 @@ impl Desk {
     /// Whether files of a staged checkpoint were given to somebody.
     pub(crate) fn was_given(&self, staged: &std::path::Path) -> bool {
         locked(&self.given).iter().any(|path| path.starts_with(staged))
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        self.uploads.close();
     }
 }
 

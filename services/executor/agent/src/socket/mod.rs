@@ -7,6 +7,7 @@ mod connection;
 mod desk;
 pub(crate) mod op;
 mod upload;
+mod uploads;
 
 #[cfg(test)]
 mod tests;
@@ -35,10 +36,7 @@ use std::{
     },
     time::Duration,
 };
-use tokio::{
-    net::UnixListener,
-    sync::{mpsc, watch},
-};
+use tokio::{net::UnixListener, sync::watch};
 use tokio_util::sync::CancellationToken;
 
 /// Connections at once; a further one is closed and tries again.
@@ -157,9 +155,8 @@ impl Intake {
         if let Some(open) = self.locked().get(&key) {
             return Ok(open.clone());
         }
-        let (uploads, queue) = mpsc::unbounded_channel();
-        let desk = Arc::new(Desk::open(config, uploads)?);
-        self.spawn(upload::run(self.clone(), Arc::downgrade(&desk), queue));
+        let desk = Arc::new(Desk::open(config)?);
+        self.spawn(upload::run(self.clone(), Arc::downgrade(&desk), desk.uploads.clone()));
         self.locked().insert(key, desk.clone());
         Ok(desk)
     }
@@ -211,16 +208,17 @@ impl Intake {
     }
 
     async fn recover_staged(&self, desk: &Arc<Desk>) {
+        let mut undone = Vec::new();
         for (staged, done) in upload::staged(desk) {
             desk.recover(staged.op.session, staged.op.rank, staged.op.n, 0).await;
             if let upload::StagedAs::Checkpoint { step, metadata } = &staged.op.what {
                 desk.set_latest(*step, &staged.op.manifest, &staged.dir, metadata);
             }
             if !done {
-                desk.pending.send_modify(|count| *count += 1);
-                let _ = desk.uploads.send(staged);
+                undone.push(staged);
             }
         }
+        desk.uploads.restore(undone);
     }
 
     /// What must be on disk before entries of the spools may be forgotten.
@@ -326,7 +324,7 @@ pub(crate) async fn close_desk(desk: &Arc<Desk>, drain: Duration, uploads: Durat
         lacking.push("what was logged last (not taken in)".to_owned());
     }
     if !uploaded {
-        lacking.push(format!("{} artifacts or checkpoints (not stored in time)", *desk.pending.borrow()));
+        lacking.push(format!("{} artifacts or checkpoints (not stored in time)", desk.uploads.pending()));
     }
     lacking.extend(desk.lacking());
     Closed { sessions: desk.session_ends(), lacking }

@@ -308,6 +308,74 @@ async fn artifacts_are_answered_when_durable_and_reported_when_stored() {
     eventually(SOON, "the staging is empty", || async { fs::read_dir(node.desk.staged()).unwrap().next().is_none().then_some(()) }).await;
 }
 
+/// Names of the artifacts reported, in the order of the reports.
+async fn reported_artifacts(node: &Node) -> Vec<String> {
+    let reports = node.reports(&node.intake.spools.tracker).await;
+    let named = reports.into_iter().flat_map(|report| match report {
+        ReportBody::Tracker(TrackerReport::Artifacts { artifacts, .. }) => artifacts,
+        other => panic!("{other:?}"),
+    });
+    named.map(|artifact| artifact.path.to_string()).collect()
+}
+
+#[tokio::test]
+async fn while_the_store_is_away_few_uploads_are_held_in_memory_and_all_go_in_their_order_when_it_is_back() {
+    let count = 2 * uploads::HELD_MOST as u64 + 7;
+    let names: Vec<String> = (1..=count).map(|n| format!("plot-{n}")).collect();
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path()).await;
+    node.store.away.store(true, Ordering::SeqCst);
+    let source = dir.path().join("plot");
+    let (mut client, _) = node.hello(7).await;
+    for (n, name) in (1..).zip(&names) {
+        fs::write(&source, name).unwrap();
+        client.say(json!({"op": "artifact", "n": n, "path": source, "name": name})).await;
+        client.acked(n).await;
+    }
+    assert_eq!(node.desk.uploads.pending(), names.len(), "all was acknowledged, nothing is stored");
+    assert!(node.desk.uploads.held() <= uploads::HELD_MOST);
+    node.kill();
+    // After the restart the same, then the store is back while more is staged.
+    let node = Node::start(dir.path()).await;
+    assert!(node.desk.uploads.held() <= uploads::HELD_MOST);
+    let (mut client, acked) = node.hello(7).await;
+    assert_eq!(acked, count);
+    let last = count + 1;
+    client.say(json!({"op": "artifact", "n": last, "path": source, "name": "last"})).await;
+    client.acked(last).await;
+    assert!(node.desk.uploaded(3 * SOON).await);
+    let expected: Vec<String> = names.into_iter().chain(["last".to_owned()]).collect();
+    assert_eq!(reported_artifacts(&node).await, expected);
+    assert_eq!(close_desk(&node.desk, Duration::ZERO, SOON).await.lacking.len(), 1, "only the connection that is still open");
+    eventually(SOON, "the staging is empty", || async { fs::read_dir(node.desk.staged()).unwrap().next().is_none().then_some(()) }).await;
+}
+
+#[tokio::test]
+async fn what_is_refused_for_good_is_not_read_from_the_disk_again_and_holds_up_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path()).await;
+    node.store.away.store(true, Ordering::SeqCst);
+    let source = dir.path().join("plot");
+    let (mut client, _) = node.hello(7).await;
+    let count = uploads::HELD_MOST as u64 + 5;
+    for n in 1..=count {
+        fs::write(&source, n.to_string()).unwrap();
+        client.say(json!({"op": "artifact", "n": n, "path": source, "name": format!("plot-{n}")})).await;
+        client.acked(n).await;
+    }
+    node.store.refuses.store(true, Ordering::SeqCst);
+    node.store.away.store(false, Ordering::SeqCst);
+    assert!(node.desk.uploaded(3 * SOON).await);
+    let named: std::collections::BTreeSet<String> = node.desk.lacking().into_iter().collect();
+    assert_eq!(named.len(), footplate_events::facts::INCOMPLETE_MAX, "none is named twice");
+    node.store.refuses.store(false, Ordering::SeqCst);
+    client.say(json!({"op": "artifact", "n": count + 1, "path": source, "name": "after"})).await;
+    client.acked(count + 1).await;
+    assert!(node.desk.uploaded(SOON).await);
+    assert_eq!(reported_artifacts(&node).await, ["after"]);
+    assert_eq!(fs::read_dir(node.desk.staged()).unwrap().count(), count as usize, "they stay");
+}
+
 #[tokio::test]
 async fn a_checkpoint_is_the_latest_at_once_and_another_attempt_finds_it_in_the_store() {
     let dir = tempfile::tempdir().unwrap();

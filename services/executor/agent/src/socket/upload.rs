@@ -1,6 +1,6 @@
 //! From the agent's staging to the object store, and only then the report. One member's files go in the order in which they were acknowledged.
 
-use super::{Intake, desk::Desk};
+use super::{Intake, desk::Desk, uploads::Uploads};
 use crate::{
     blob::{BlobAccess, BlobError},
     durable,
@@ -19,14 +19,13 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::sync::mpsc;
 
 /// First and longest pause between two tries.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
 /// Files named by one report.
 const FILES_A_REPORT: usize = 200;
-const OP_FILE: &str = "op.json";
-const DONE_FILE: &str = "done";
+pub(super) const OP_FILE: &str = "op.json";
+pub(super) const DONE_FILE: &str = "done";
 
 /// One staged op; its file is the moment from which it counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,23 +89,35 @@ pub(crate) fn staged(desk: &Desk) -> Vec<(Upload, bool)> {
 }
 
 /// A member's uploader; ends when its desk is dropped.
-pub(crate) async fn run(intake: Arc<Intake>, desk: std::sync::Weak<Desk>, mut queue: mpsc::UnboundedReceiver<Upload>) {
+pub(crate) async fn run(intake: Arc<Intake>, desk: std::sync::Weak<Desk>, uploads: Arc<Uploads>) {
     let mut previous_checkpoint: Option<PathBuf> = None;
-    while let Some(upload) = queue.recv().await {
+    while let Some(upload) = uploads.next().await {
         let Some(desk) = desk.upgrade() else { return };
         match store(&intake, &desk, &upload).await {
             Ok(()) => {
                 report(&intake, &desk, &upload).await;
+                let dir = upload.dir.clone();
                 put_away(&desk, upload, &mut previous_checkpoint).await;
+                // A disk that takes no mark and gives nothing back: in this life it is known all the same that it is stored.
+                if counts(&dir).await {
+                    uploads.stays(dir);
+                }
             }
             // It was acknowledged: its files stay, and so does the checkpoint before it.
             Err(error) => {
                 tracing::error!(%error, run = %desk.config.of.run, dir = %upload.dir.display(), "staged files are refused for good");
                 desk.lacks(format!("{} ({error})", spoken(&upload.op)));
+                uploads.stays(upload.dir);
             }
         }
-        desk.pending.send_modify(|count| *count = count.saturating_sub(1));
+        uploads.ended();
     }
+}
+
+/// Whether what is staged in `dir` would be taken for something that is not stored.
+async fn counts(dir: &Path) -> bool {
+    let exists = async |name: &str| tokio::fs::try_exists(dir.join(name)).await.unwrap_or(true);
+    exists(OP_FILE).await && !exists(DONE_FILE).await
 }
 
 /// What a person calls it.
