@@ -100,6 +100,7 @@ pub fn spool_id() -> SpoolId {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use footplate_testkit::{SLEPT, Slept, on_a_machine_that_slept};
 
     #[test]
     fn ids_are_uuid7_and_differ() {
@@ -109,9 +110,21 @@ mod tests {
         assert_eq!(a.as_bytes()[8] >> 6, 2);
     }
 
+    fn raw(clock: rustix::time::ClockId) -> u64 {
+        let time = rustix::time::clock_gettime(clock);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
+
     #[test]
-    fn boot_time_does_not_go_back() {
-        let first = boot_nanos();
-        assert!(boot_nanos() >= first && first > 0);
+    fn leases_are_measured_by_a_clock_that_goes_on_while_the_machine_sleeps() {
+        use rustix::time::ClockId::{Boottime, Monotonic};
+        let slept = on_a_machine_that_slept("tests::leases_are_measured_by_a_clock_that_goes_on_while_the_machine_sleeps");
+        let (before, read, after) = (raw(Boottime), boot_nanos(), raw(Boottime));
+        assert!(before > 0 && (before..=after).contains(&read), "{before} <= {read} <= {after}");
+        assert!(boot_nanos() >= read, "it does not go back");
+        if slept == Slept::Here {
+            let awake = raw(Monotonic);
+            assert!(u128::from(read - awake.min(read)) + 1_000_000_000 > SLEPT.as_nanos(), "{read} against {awake} without the sleep");
+        }
     }
 }

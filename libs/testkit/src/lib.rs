@@ -12,6 +12,7 @@ mod nats;
 mod otlp;
 mod process;
 mod seen;
+mod slept;
 mod spawner;
 mod tools;
 
@@ -23,4 +24,5 @@ pub use otlp::{Collector, SeenSpan};
 pub use process::Process;
 pub use rustix::process::Signal;
 pub use seen::{SeenProcess, kill_processes_mentioning, processes_mentioning};
+pub use slept::{SLEPT, Slept, on_a_machine_that_slept};
 pub use tools::{demo_python, nats_server_program, repository_root};

@@ -178,6 +178,41 @@ fn a_lower_assignment_and_a_missing_one_change_nothing() {
 }
 
 #[test]
+fn a_restarted_agent_ignores_what_is_older_than_what_it_has_seen() {
+    let mut bench = Bench::beating();
+    let held = task(1, 1, &[0], Order::Prepare);
+    let key = bench.running(&held);
+    let run = Task { order: run_order(), ..held.clone() };
+    assert_eq!(
+        bench.step(assignment(30, vec![run.clone()])),
+        [Effect::Persist],
+        "what was seen is on disk before anything follows from it"
+    );
+    let state: CoreState = serde_json::from_str(&serde_json::to_string(&bench.core.state).unwrap()).unwrap();
+
+    let mut again = Bench::new(state);
+    again.core.adopt(vec![(key, vec![WorkerStarted { rank: Rank(0), pid: 7 }])]);
+    again.step(Input::Tick);
+    again.step(Input::BeatLooked(Ok(Some((5, beat_message(17, 1, "boot-1"))))));
+    again.acknowledge(1, 6);
+    let other = task(2, 1, &[1], Order::Prepare);
+    let stop = Task { order: stop_order(StopCause::Cancelled), ..held.clone() };
+    for older in [vec![], vec![stop], vec![run.clone(), other.clone()]] {
+        assert_eq!(again.step(assignment(29, older)), [], "older than what was followed before the restart");
+    }
+    assert_eq!(again.core.state.members[&key].phase, Phase::Running);
+    again.seconds += 1;
+    let effects = again.step(Input::Tick);
+    assert!(
+        matches!(effects.as_slice(), [Effect::SendBeat { beat, .. }] if beat.as_of == 30),
+        "its beats say what it has seen: {effects:?}"
+    );
+    assert_eq!(again.step(assignment(30, vec![run.clone()])), [], "the same again changes nothing");
+    let effects = again.step(assignment(31, vec![run, other.clone()]));
+    assert_eq!(effects, [Effect::Persist, Effect::Prepare { key: MemberKey::of(&other) }], "a later one is followed");
+}
+
+#[test]
 fn absence_before_the_placement_says_nothing_about_it() {
     let mut bench = Bench::beating();
     let late = Task { placed_at: 25, ..task(1, 1, &[0], Order::Prepare) };

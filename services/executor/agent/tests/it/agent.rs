@@ -75,6 +75,41 @@ async fn a_killed_agent_adopts_its_members_and_no_byte_is_lost_or_doubled() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restarted_agent_does_not_go_back_to_an_older_assignment() {
+    let mut node = Node::started().await;
+    let kept = node.shell(1, COUNTING);
+    let before = node.run_member(&kept).await;
+    let outdated = node.shell(2, "touch $TMPDIR/ran");
+    node.kill().await;
+    // Where it looks first, and where it listens: the member that runs is absent from it, another one stands in it.
+    node.assign_as_of(50, vec![outdated.clone()]).await;
+    node.start();
+    let adopted = || async {
+        let started = |report: &ExecutorReport| matches!(report, ExecutorReport::Started { of, .. } if of.run == run(1));
+        (node.executor_reports().await.iter().filter(|report| started(report)).count() == 2).then_some(())
+    };
+    eventually(SOON, "adopted", adopted).await;
+    node.assign_as_of(50, vec![outdated]).await;
+    // What is followed after it shows that it was passed over.
+    let rendezvous = node.ready(run(1)).await;
+    let next = node.shell(3, "exit 0");
+    let order = node.run_order(&kept, rendezvous);
+    node.assign(vec![order.clone(), next.clone()]).await;
+    let bound = node.ready(run(3)).await;
+    node.assign(vec![order, node.run_order(&next, bound)]).await;
+    assert!(node.exited(run(3)).await.is_success());
+    let reports = node.executor_reports().await;
+    let about = |report: &ExecutorReport| match report {
+        ExecutorReport::Ready { of, .. } | ExecutorReport::Started { of, .. } | ExecutorReport::Exited { of, .. } => Some(of.run),
+        _ => None,
+    };
+    assert!(reports.iter().filter_map(about).all(|of| of != run(2)), "{reports:?}");
+    let ended = |report: &&ExecutorReport| matches!(report, ExecutorReport::Exited { of, .. } if of.run == run(1));
+    assert_eq!(reports.iter().find(ended), None, "what runs goes on");
+    assert!(fs::exists(format!("/proc/{}", before[0])).unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn logs_that_found_no_room_are_waited_for_and_at_last_named_as_lacking() {
     let mut node = Node::new();
     node.config.spools.logs = 1 << 20;

@@ -189,7 +189,12 @@ impl Node {
     /// Writes the node's assignment, as the scheduler's leader would.
     pub(crate) async fn assign(&mut self, tasks: Vec<Task>) {
         self.as_of += 1;
-        let assignment = Assignment { node: self.config.node.clone(), as_of: self.as_of, tasks };
+        self.assign_as_of(self.as_of, tasks).await;
+    }
+
+    /// Writes an assignment of any age, as a leader that was deposed without knowing it might.
+    pub(crate) async fn assign_as_of(&self, as_of: u64, tasks: Vec<Task>) {
+        let assignment = Assignment { node: self.config.node.clone(), as_of, tasks };
         self.publish(StreamName::Assignments, assign_subject(&self.config.node), &serde_json::to_vec(&assignment).unwrap()).await;
     }
 

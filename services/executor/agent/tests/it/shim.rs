@@ -4,7 +4,7 @@ use footplate_executor_agent::{
     boot,
     shim::{EndedBy, Exit, Lease, MARKER_VARIABLE, MemberState, Notice, ShimError, ShimHandle, ShimSpec, Started, Stop, WorkerSpec},
 };
-use footplate_testkit::{eventually, kill_processes_mentioning, processes_mentioning};
+use footplate_testkit::{SLEPT, Slept, eventually, kill_processes_mentioning, on_a_machine_that_slept, processes_mentioning};
 use std::{collections::BTreeMap, ffi::OsString, fs, path::PathBuf, time::Duration};
 
 const SOON: Duration = Duration::from_secs(10);
@@ -238,6 +238,27 @@ async fn an_expired_lease_kills_the_tree_and_an_extended_one_does_not() {
     assert!(exit.lease_expired);
     assert_eq!((exit.workers[0].signal, exit.workers[0].ended_by), (Some(9), EndedBy::Lease));
     assert_eq!(member.living(), 0);
+}
+
+#[tokio::test]
+async fn a_lease_runs_out_by_the_clock_that_goes_on_while_the_machine_sleeps() {
+    let slept = on_a_machine_that_slept("shim::a_lease_runs_out_by_the_clock_that_goes_on_while_the_machine_sleeps");
+    let clock = |id| {
+        let time = rustix::time::clock_gettime(id);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    };
+    // As the kernel tells it, not as our own clock reads it: by the clock that stops with the machine this lease would hold for an hour.
+    let until = clock(rustix::time::ClockId::Boottime) + 1_000_000_000;
+    if slept == Slept::Here {
+        assert!(until > clock(rustix::time::ClockId::Monotonic) + SLEPT.as_nanos() as u64 / 2);
+    }
+    let member = Member::new();
+    Lease { boot_id: boot::id(), until_boot_ns: Some(until) }.write(&member.path("lease.json")).unwrap();
+    member.start_shell("while :; do sleep 0.2; done");
+    let exit = member.exit().await;
+    assert!(clock(rustix::time::ClockId::Boottime) >= until, "not before its end");
+    assert!(exit.lease_expired);
+    assert_eq!((exit.workers[0].ended_by, member.living()), (EndedBy::Lease, 0));
 }
 
 #[tokio::test]
