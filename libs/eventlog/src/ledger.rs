@@ -3,7 +3,7 @@
 use crate::commit::{self, Append};
 use crate::port::{Broker, Message, ReadError, Stored, StreamName, TailItem};
 use footplate_events::{Decoded, Envelope, Recorded, Subject};
-use footplate_types::Invalid;
+use footplate_types::{Invalid, ServiceName};
 use futures::{StreamExt, stream::BoxStream};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -20,6 +20,8 @@ const PAGE: usize = 500;
 #[derive(Clone)]
 pub struct Ledger {
     shared: Arc<Shared>,
+    /// In whose hands it is; in nobody's for tools, which write no facts of their own.
+    service: Option<ServiceName>,
 }
 
 struct Shared {
@@ -56,6 +58,16 @@ pub enum AppendError {
     /// client to ask again with the same idempotency key.
     #[error("the ledger is away: {0}")]
     Unavailable(String),
+    /// The aggregate is another service's: nothing was sent.
+    #[error("{service} may not write {subject}, which the {owner} owns")]
+    NotOwned {
+        /// Who would have written.
+        service: ServiceName,
+        /// The subject.
+        subject: String,
+        /// Who writes it.
+        owner: &'static str,
+    },
     /// The event is not fit for the ledger.
     #[error(transparent)]
     Invalid(#[from] Invalid),
@@ -134,7 +146,13 @@ impl Ledger {
     /// The ledger behind `broker`. Must be called inside a tokio runtime (it starts the group-commit writer).
     pub fn new(broker: Arc<dyn Broker>) -> Self {
         let appends = commit::start(broker.clone());
-        Self { shared: Arc::new(Shared { broker, appends, closed: RwLock::default() }) }
+        Self { shared: Arc::new(Shared { broker, appends, closed: RwLock::default() }), service: None }
+    }
+
+    /// The same ledger in the hands of one service: through it only what that service owns can be written (rule 1).
+    #[must_use]
+    pub fn of(&self, service: &ServiceName) -> Self {
+        Self { shared: self.shared.clone(), service: Some(service.clone()) }
     }
 
     /// The broker below.
@@ -151,6 +169,9 @@ impl Ledger {
     /// [`Ledger::append`] with a deadline of its own.
     pub async fn append_within(&self, envelope: Envelope, expected: u64, within: Duration) -> Result<u64, AppendError> {
         let subject = envelope.subject.to_string();
+        if let Some(service) = self.service.as_ref().filter(|service| !envelope.subject.is_owned_by(service)) {
+            return Err(AppendError::NotOwned { service: service.clone(), subject, owner: envelope.subject.aggregate.owner() });
+        }
         if let Some(event) = self.closed(&subject) {
             let found = format!("event {} cannot be understood: {}", event.sequence, event.reason);
             return Err(

@@ -143,6 +143,14 @@ impl Subject {
         &self.id
     }
 
+    /// Whether facts about this aggregate come from `service`, and from no other (rule 1).
+    pub fn is_owned_by(&self, service: &ServiceName) -> bool {
+        match self.aggregate {
+            Aggregate::Term => self.id == service.as_str(),
+            kind => kind.owner() == service.as_str(),
+        }
+    }
+
     /// The run this is about, for runs, jobs, job requests and attempts.
     pub fn run_id(&self) -> Option<RunId> {
         match self.aggregate {
@@ -221,6 +229,31 @@ mod tests {
         let run = RunId::from_bytes([3; 16]);
         for subject in [Subject::run(&project, run), Subject::job(&project, run), Subject::node(&NodeName::parse("n1").unwrap())] {
             assert_eq!(Subject::parse(&subject.to_string()), Ok(subject));
+        }
+    }
+
+    #[test]
+    fn every_aggregate_has_exactly_one_owner() {
+        let services = ["tracker", "scheduler", "executor", "gpu-inventory"].map(|name| ServiceName::parse(name).unwrap());
+        let (project, run, node) = (ProjectName::parse("vision").unwrap(), RunId::from_bytes([3; 16]), NodeName::parse("n1").unwrap());
+        let attempt = AttemptId { run, attempt: footplate_types::AttemptNumber(1) };
+        let name = footplate_types::DisplayName::parse("x").unwrap();
+        let mut subjects = vec![
+            Subject::experiment(&project, ExperimentId::of(&project, &name)),
+            Subject::run(&project, run),
+            Subject::job(&project, run),
+            Subject::job_request(&project, run),
+            Subject::attempt(&project, attempt),
+            Subject::queue(&QueueName::parse("q").unwrap()),
+            Subject::node(&node),
+            Subject::node_request(&node),
+        ];
+        subjects.extend(services.iter().map(Subject::term));
+        let kinds: std::collections::BTreeSet<Aggregate> = subjects.iter().map(|subject| subject.aggregate).collect();
+        assert_eq!(kinds.len(), Aggregate::ALL.len(), "one of every kind");
+        for subject in subjects {
+            let owners = services.iter().filter(|service| subject.is_owned_by(service)).count();
+            assert_eq!(owners, 1, "{subject}");
         }
     }
 

@@ -1,7 +1,9 @@
-//! What a node's credentials may do at the broker: speak under its own name, read what is meant for it, nothing else.
+//! What credentials may do at the broker. A node's: speak under its own name, read what is meant for it, nothing else. A service's: read
+//! everything, write what it owns.
 
 use crate::port::StreamName;
-use footplate_types::NodeName;
+use footplate_events::{Aggregate, Subject, messages::lease_subject};
+use footplate_types::{NodeName, ServiceName};
 
 /// Subjects that one set of credentials may publish to and subscribe to, as NATS permissions name them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +36,28 @@ impl Permissions {
             ],
             subscribe: vec![format!("fp.assigned.{node}"), format!("{}.>", node_inbox_prefix(node))],
         }
+    }
+
+    /// What a service needs: every stream to read, the facts of its own aggregates and its lease to write, and what it says to nodes. It may
+    /// make a stream that is missing, but neither change nor remove one, so that it cannot make room for itself in another's subjects.
+    pub fn of_service(service: &ServiceName) -> Self {
+        let own = |aggregate: &Aggregate| aggregate.owner() == service.as_str();
+        let mut publish: Vec<String> =
+            Aggregate::ALL.iter().filter(|aggregate| own(aggregate)).map(|aggregate| Subject::filter(None, Some(*aggregate))).collect();
+        publish.extend([Subject::term(service).to_string(), lease_subject(service), format!("fp.settled.*.{service}")]);
+        let (says, purges): (&[&str], &[StreamName]) = match service.as_str() {
+            "tracker" => (&["fp.metrics.>"], &[StreamName::Metrics, StreamName::Reports]),
+            "scheduler" => (&["fp.assign.*"], &[]),
+            // The fence on a node's beats, and how far the archive has taken its logs.
+            "executor" => (&["fp.beat.*", "fp.settled.*.logs"], &[StreamName::Reports, StreamName::Logs]),
+            "gpu-inventory" => (&[], &[StreamName::Reports]),
+            _ => (&[], &[]),
+        };
+        publish.extend(says.iter().map(|subject| (*subject).to_owned()));
+        publish.extend(purges.iter().map(|stream| format!("$JS.API.STREAM.PURGE.{}", stream.as_str())));
+        let api = ["INFO", "STREAM.INFO.*", "STREAM.CREATE.*", "STREAM.MSG.GET.*", "DIRECT.GET.>", "CONSUMER.>"];
+        publish.extend(api.map(|asked| format!("$JS.API.{asked}")));
+        Self { publish, subscribe: vec!["_INBOX.>".to_owned()] }
     }
 
     /// As the `permissions` of a user in a nats-server configuration.

@@ -4,14 +4,14 @@ use super::LeaseConfig;
 use crate::port::{BATCH_MAX, Broker, Expect, Message, PublishError, StreamName};
 use footplate_es::Decision;
 use footplate_events::{Envelope, Subject};
-use footplate_types::PrincipalId;
+use footplate_types::{Invalid, PrincipalId};
 use tracing::Span;
 
 /// What was appended.
 pub(super) struct Appended {
-    /// The last event's sequence; `None` when nothing could be encoded.
+    /// The last event's sequence; `None` when nothing was left to append.
     pub(super) last: Option<u64>,
-    /// How many decisions could not be encoded and were left out.
+    /// How many decisions could not become events and were left out.
     pub(super) left_out: usize,
 }
 
@@ -70,14 +70,14 @@ impl Pen {
         let mut left_out = 0;
         for decision in decisions {
             let envelope = self.envelope(decision);
-            match message(&envelope) {
+            match self.message(&envelope) {
                 Ok(message) => {
                     messages.push(message);
                     spans.push(self.span(&envelope, term));
                 }
                 Err(error) => {
                     left_out += 1;
-                    tracing::error!(%error, subject = %envelope.subject, "a decision does not fit into an event and is left out");
+                    tracing::error!(%error, subject = %envelope.subject, "a decision cannot become an event and is left out");
                 }
             }
         }
@@ -98,6 +98,16 @@ impl Pen {
             span.in_scope(|| tracing::info!(term, "decided"));
         }
         Ok(Appended { last, left_out })
+    }
+
+    /// What is published of an envelope; never one about another service's aggregate (rule 1).
+    fn message(&self, envelope: &Envelope) -> Result<Message, Invalid> {
+        let service = &self.config.service;
+        if !envelope.subject.is_owned_by(service) {
+            return Err(Invalid::new("subject", &envelope.subject, format!("an aggregate that the {service} owns")));
+        }
+        let (headers, payload) = footplate_events::encode(envelope)?;
+        Ok(Message { subject: envelope.subject.to_string(), headers, payload: payload.into() })
     }
 
     async fn publish(&self, broker: &dyn Broker, term: u64, messages: Vec<Message>) -> Result<u64, PublishError> {
@@ -125,9 +135,4 @@ impl Pen {
             traceparent = trace,
         )
     }
-}
-
-fn message(envelope: &Envelope) -> Result<Message, footplate_types::Invalid> {
-    let (headers, payload) = footplate_events::encode(envelope)?;
-    Ok(Message { subject: envelope.subject.to_string(), headers, payload: payload.into() })
 }

@@ -1,6 +1,6 @@
 //! Leaders: leases for liveness, terms for safety, one append in flight.
 //!
-//! A leader never sends an append again: after an unknown outcome it begins a new term, reads up to it, and decides anew. Nothing here
+//! A leader writes what its service owns and nothing else. It never sends an append again: after an unknown outcome it begins a new term, reads up to it, and decides anew. Nothing here
 //! knows what is decided.
 
 mod append;

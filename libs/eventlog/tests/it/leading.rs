@@ -4,6 +4,7 @@ use crate::facts::{Seen, health, inventory};
 use footplate_es::Decision;
 use footplate_eventlog::memory::MemoryBroker;
 use footplate_eventlog::{Decider, LeadError, LeaseConfig, Ledger, Live, Look, Standing, StreamName, Verdict, follow, lead_watched};
+use footplate_events::facts::ExperimentNoted;
 use footplate_testkit::eventually;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
@@ -139,6 +140,21 @@ async fn a_lone_instance_leads_decides_and_acts() {
     one.sees("c").await;
     assert_eq!(one.live.read().texts(), ["a", "b", "c"]);
     assert_eq!(one.stop().await, Ok(()));
+}
+
+/// Rule 1: a decision about another service's aggregate never becomes an event, and takes nothing with it.
+#[tokio::test]
+async fn a_leader_writes_nothing_about_what_another_service_owns() {
+    let (_broker, ledger) = ledger();
+    let one = Instance::start(&ledger, "one", LEASE);
+    one.leads().await;
+    let foreign = Decision::new(crate::facts::experiment("digits"), ExperimentNoted { note: "foreign".to_owned() }, None);
+    one.tell(vec![foreign, health("n1", "own", None)]);
+    one.sees("own").await;
+    one.tell(vec![health("n1", "after", None)]);
+    one.sees("after").await;
+    assert_eq!(one.live.read().texts(), ["own", "after"]);
+    one.stop().await.unwrap();
 }
 
 #[tokio::test]

@@ -1,12 +1,16 @@
-//! A node may only speak and read for itself.
+//! A node may only speak and read for itself, a service only write what it owns.
 
+use crate::facts::{experiment, note, project};
 use crate::servers;
 use footplate_eventlog::conformance::{message, texts};
 use footplate_eventlog::jetstream::{Credentials, JetStreamBroker, Permissions, node_inbox_prefix};
-use footplate_eventlog::{Broker, Expect, StreamName};
+use footplate_eventlog::memory::MemoryBroker;
+use footplate_eventlog::{AppendError, Broker, Expect, Ledger, StreamName};
+use footplate_events::Subject;
 use footplate_testkit::nats;
-use footplate_types::NodeName;
+use footplate_types::{AttemptId, AttemptNumber, NodeName, QueueName, RunId, ServiceName};
 use futures::StreamExt;
+use std::sync::Arc;
 use std::time::Duration;
 
 #[tokio::test]
@@ -64,4 +68,109 @@ async fn wrong_credentials_are_told_as_such() {
     let server = nats().config("authorization { user: platform, password: p }").start().await;
     let refused = JetStreamBroker::connect(servers::config(&server)).await.unwrap_err();
     assert!(refused.to_string().contains("credentials"), "{refused}");
+}
+
+/// Every kind of aggregate once, with the terms of all services.
+fn subjects(services: &[ServiceName]) -> Vec<Subject> {
+    let (vision, run, name) = (project(), RunId::from_bytes([7; 16]), NodeName::parse("n1").unwrap());
+    let mut subjects = vec![
+        experiment("digits"),
+        Subject::run(&vision, run),
+        Subject::job(&vision, run),
+        Subject::job_request(&vision, run),
+        Subject::attempt(&vision, AttemptId { run, attempt: AttemptNumber(1) }),
+        Subject::queue(&QueueName::parse("q").unwrap()),
+        Subject::node(&name),
+        Subject::node_request(&name),
+    ];
+    subjects.extend(services.iter().map(Subject::term));
+    subjects
+}
+
+/// Everything of a service's own that its credentials must allow.
+async fn works(broker: JetStreamBroker, service: &ServiceName, subjects: &[Subject]) {
+    let broker: Arc<dyn Broker> = Arc::new(broker);
+    let ledger = Ledger::new(broker.clone()).of(service);
+    let own: Vec<&Subject> = subjects.iter().filter(|subject| subject.is_owned_by(service)).collect();
+    let mut last = 0;
+    for subject in &own {
+        last = ledger.append(note(subject, footplate_clock::event_id(), "own"), 0).await.unwrap();
+    }
+    assert_eq!(ledger.aggregate(own[0]).await.unwrap().len(), 1);
+    assert_eq!(broker.last(StreamName::Ledger, &own[0].to_string()).await.unwrap().unwrap().subject, own[0].to_string());
+    let mut tail = ledger.tail(vec![Subject::filter(None, None)], last);
+    let read = tokio::time::timeout(Duration::from_secs(20), tail.next()).await.unwrap().unwrap();
+    assert_eq!(read.sequence(), last, "a consumer, from there on");
+    let two = own.iter().cycle().take(2).map(|subject| (message(&subject.to_string(), "more"), Expect::Any)).collect();
+    broker.publish_batch(StreamName::Ledger, two).await.unwrap();
+    let lease = message(&format!("fp.lease.{service}"), "x");
+    assert!(broker.publish(StreamName::Beats, lease, Expect::Any).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_may_only_write_what_it_owns() {
+    let services = ["tracker", "scheduler", "executor", "gpu-inventory"].map(|name| ServiceName::parse(name).unwrap());
+    let user = |service: &ServiceName| {
+        format!("{{ user: {service}, password: p, permissions: {} }}", Permissions::of_service(service).to_server_config())
+    };
+    let users: Vec<String> = services.iter().map(user).collect();
+    let users = format!("authorization {{ users: [ {{ user: platform, password: p }}, {} ] }}", users.join(", "));
+    let server = nats().config(&users).start().await;
+    let connected = |name: &str| {
+        let mut config = servers::config(&server);
+        config.credentials = Credentials::User { name: name.to_owned(), password: "p".to_owned() };
+        JetStreamBroker::connect(config)
+    };
+    // The first service makes the streams, the others find them as they must be.
+    let mut brokers = Vec::new();
+    for service in &services {
+        brokers.push(connected(service.as_str()).await.unwrap());
+    }
+    let subjects = subjects(&services);
+    for (broker, service) in brokers.iter().zip(&services) {
+        works(broker.clone(), service, &subjects).await;
+    }
+    let platform = connected("platform").await.unwrap();
+    let before = platform.bounds(StreamName::Ledger).await.unwrap().last;
+
+    // All refused: the broker says nothing to the publisher, and stores nothing.
+    let refused = brokers.iter().zip(&services).flat_map(|(broker, service)| {
+        let foreign = subjects.iter().filter(|subject| !subject.is_owned_by(service)).map(ToString::to_string);
+        foreign.map(move |subject| async move {
+            let stored = broker.publish(StreamName::Ledger, message(&subject, "foreign"), Expect::Any).await;
+            assert!(stored.is_err(), "the {service} wrote {subject}");
+        })
+    });
+    let refused = futures::future::join_all(refused);
+    let (scheduler, executor) = (&brokers[1], &brokers[2]);
+    let smuggled = [subjects[2].to_string(), subjects[4].to_string()].map(|subject| (message(&subject, "x"), Expect::Any)).to_vec();
+    let (_, smuggled, lease, fence, assignment, emptied) = tokio::join!(
+        refused,
+        scheduler.publish_batch(StreamName::Ledger, smuggled),
+        scheduler.publish(StreamName::Beats, message("fp.lease.executor", "x"), Expect::Any),
+        scheduler.publish(StreamName::Beats, message("fp.beat.n1", "x"), Expect::Any),
+        executor.publish(StreamName::Assignments, message("fp.assign.n1", "x"), Expect::Any),
+        scheduler.purge(StreamName::Ledger, None, before),
+    );
+    assert!(smuggled.is_err(), "a batch with another's event in it");
+    assert!(lease.is_err() && fence.is_err() && assignment.is_err() && emptied.is_err());
+    let after = platform.bounds(StreamName::Ledger).await.unwrap();
+    assert_eq!((after.first, after.last), (1, before));
+}
+
+#[tokio::test]
+async fn a_ledger_in_a_services_hands_refuses_what_another_owns_before_it_is_sent() {
+    let services = ["tracker", "scheduler", "executor", "gpu-inventory"].map(|name| ServiceName::parse(name).unwrap());
+    let broker = MemoryBroker::new();
+    let ledger = Ledger::new(Arc::new(broker.clone()));
+    for service in &services {
+        for subject in subjects(&services).iter().filter(|subject| !subject.is_owned_by(service)) {
+            let refused = ledger.of(service).append(note(subject, footplate_clock::event_id(), "foreign"), 0).await.unwrap_err();
+            let AppendError::NotOwned { service: writer, subject: named, .. } = &refused else { panic!("{refused:?}") };
+            assert_eq!((writer, named), (service, &subject.to_string()));
+        }
+    }
+    assert_eq!(broker.bounds(StreamName::Ledger).await.unwrap().last, 0);
+    let own = experiment("digits");
+    assert_eq!(ledger.of(&services[0]).append(note(&own, footplate_clock::event_id(), "own"), 0).await, Ok(1));
 }

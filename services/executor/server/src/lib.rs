@@ -87,6 +87,8 @@ async fn may_not_lead(leading: impl Future<Output = Result<(), LeadError>>) {
 
 /// Starts the executor's tasks under `context` and gives its part of the API. `elapsed` of the clock is what leases are measured by.
 pub fn start(config: &Config, ledger: &Ledger, blobs: &Blobs, clock: &SharedClock, context: &Context) -> Handle {
+    let service = ServiceName::parse("executor").expect("a literal that is valid");
+    let ledger = &ledger.of(&service);
     let broker = ledger.broker().clone();
     let live = Live::new(Executor::default(), 0);
     let wake = Arc::new(Notify::new());
@@ -104,11 +106,7 @@ pub fn start(config: &Config, ledger: &Ledger, blobs: &Blobs, clock: &SharedCloc
         .supervisor
         .spawn_infallible("executor logs", logs::collect(broker.clone(), archive.clone(), live.clone(), clock.clone(), token.clone()));
     let decider = Lead::new(broker.clone(), inbox, watch, archive.clone(), config.margin, clock.clone());
-    let lease = LeaseConfig {
-        service: ServiceName::parse("executor").expect("a literal that is valid"),
-        instance: config.instance.clone(),
-        lease: config.lease,
-    };
+    let lease = LeaseConfig { service, instance: config.instance.clone(), lease: config.lease };
     let leading = lead(ledger.clone(), lease, live.clone(), decider, wake, token);
     context.supervisor.spawn_infallible("executor leader", may_not_lead(leading));
     Handle {

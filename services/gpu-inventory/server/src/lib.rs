@@ -77,6 +77,8 @@ async fn may_not_lead(leading: impl Future<Output = Result<(), LeadError>>) {
 
 /// Starts the inventory's tasks under `context` and gives its part of the API.
 pub fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, context: &Context) -> Handle {
+    let service = ServiceName::parse("gpu-inventory").expect("a literal that is valid");
+    let ledger = &ledger.of(&service);
     let broker = ledger.broker().clone();
     let live = Live::new(Inventory::default(), 0);
     let wake = Arc::new(Notify::new());
@@ -89,11 +91,7 @@ pub fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, context: &Co
     let beats = beats::watch(broker.clone(), watch.clone(), clock.clone(), wake.clone(), token.clone());
     context.supervisor.spawn_infallible("gpu-inventory beats", beats);
     let decider = Lead::new(broker, inbox, watch.clone(), config.margin, clock.clone());
-    let lease = LeaseConfig {
-        service: ServiceName::parse("gpu-inventory").expect("a literal that is valid"),
-        instance: config.instance.clone(),
-        lease: config.lease,
-    };
+    let lease = LeaseConfig { service, instance: config.instance.clone(), lease: config.lease };
     let leading = lead(ledger.clone(), lease, live.clone(), decider, wake, token);
     context.supervisor.spawn_infallible("gpu-inventory leader", may_not_lead(leading));
     Handle {

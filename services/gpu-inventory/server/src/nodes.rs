@@ -143,6 +143,7 @@ impl Nodes {
                 Err(AppendError::Conflict { .. }) => {}
                 Err(AppendError::Full(why)) => return Err(Refusal::new(&reason::DISK_FULL, why).into()),
                 Err(AppendError::Unavailable(why)) => return Err(Refusal::new(&reason::BROKER_AWAY, why).into()),
+                Err(error @ AppendError::NotOwned { .. }) => return Err(Refusal::internal(error).into()),
                 Err(AppendError::Invalid(invalid)) => return Err(Refusal::from(invalid).into()),
             }
         }

@@ -91,6 +91,7 @@ impl Handle {
 
 /// Starts the scheduler's tasks under `context` and gives its part of the API.
 pub fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, context: &Context) -> Handle {
+    let ledger = &ledger.of(&service());
     let live = Live::new(State::default(), 0);
     let token = context.shutdown.token();
     let measures = Measures::register(&context.metrics);

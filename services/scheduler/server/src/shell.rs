@@ -89,6 +89,7 @@ impl Shell {
             Err(AppendError::Full(why)) => Err(Refusal::new(&reason::DISK_FULL, why)),
             Err(AppendError::Unavailable(why)) => Err(Refusal::new(&reason::BROKER_AWAY, why)
                 .next("repeat the request with the same request id; when it was written after all, you get the same answer")),
+            Err(error @ AppendError::NotOwned { .. }) => Err(Refusal::internal(error)),
             Err(AppendError::Invalid(invalid)) => Err(Refusal::from(invalid)),
         }
     }

@@ -22,6 +22,7 @@ pub(crate) fn append_failed(error: AppendError) -> Refusal {
         AppendError::Conflict { .. } => Refusal::new(&reason::CHANGED_MEANWHILE, error.to_string()),
         AppendError::Full(_) => Refusal::new(&reason::DISK_FULL, error.to_string()),
         AppendError::Unavailable(_) => Refusal::new(&reason::BROKER_AWAY, error.to_string()).next("repeat it with the same request id"),
+        AppendError::NotOwned { .. } => Refusal::internal(error),
         AppendError::Invalid(invalid) => invalid.into(),
     }
 }

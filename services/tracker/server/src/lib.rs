@@ -172,6 +172,8 @@ pub async fn start(
     clock: &SharedClock,
     context: &Context,
 ) -> Result<Handle, StartError> {
+    let service = ServiceName::parse("tracker").expect("a literal that is valid");
+    let ledger = &ledger.of(&service);
     let figures = Figures::registered(&context.metrics.within("tracker"));
     let token = context.shutdown.token();
     let (file, state, position) = open_view(config, ledger).await?;
@@ -188,11 +190,7 @@ pub async fn start(
     context.supervisor.spawn_infallible("tracker view", view::follow(view.clone(), figures.clone(), token.clone()));
     context.supervisor.spawn_infallible("tracker metrics", consuming);
     context.supervisor.spawn_infallible("tracker start", caught_up(view.clone(), context.readiness.latch("tracker view"), token.clone()));
-    let lease = LeaseConfig {
-        service: ServiceName::parse("tracker").expect("a literal that is valid"),
-        instance: config.instance.clone(),
-        lease: config.lease,
-    };
+    let lease = LeaseConfig { service, instance: config.instance.clone(), lease: config.lease };
     let (standing, stands) = watch::channel(Standing::Candidate);
     let leading = lead_watched(ledger.clone(), lease, live.clone(), Leading, Arc::new(Notify::new()), standing, token.clone());
     // Without a leader nothing is sealed, yet reads and other writes go on: it is told, and does not end the service.
