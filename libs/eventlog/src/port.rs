@@ -156,6 +156,8 @@ pub struct Bounds {
     pub messages: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// When the stream was made. Another time is another stream, whose sequences began anew.
+    pub created: Timestamp,
 }
 
 /// What a tail yields.

@@ -9,7 +9,7 @@ use footplate_types::{AttemptNumber, MetricName, Rank, SessionId};
 /// source's shard), and (source, attempt, rank, session, n), without a time limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IngestBatch {
-    /// The sequence in METRICS of the message that carried it. All batches of one message go in one call.
+    /// The sequence in METRICS ([`crate::Feed::sequence`]) of the message that carried it. All batches of one message go in one call.
     pub sequence: u64,
     /// Whose points.
     pub source: SeriesSource,

@@ -28,6 +28,7 @@ macro_rules! series_conformance {
             batches_out_of_turn_are_stored_and_the_session_tells_what_is_missing,
             a_batch_that_can_never_be_stored_does_not_hold_back_its_shard,
             floors_are_per_shard_and_only_rise,
+            the_stream_that_feeds_it_is_noted_with_where_its_count_begins,
             a_point_exactly_repeated_costs_nothing,
             a_step_that_comes_twice_keeps_both_and_the_later_wins,
             order_is_per_series_and_no_lower_step_is_dropped,

@@ -25,7 +25,7 @@ pub use batch::{IngestBatch, Ingested, Noted, RefusedBatch, SessionKey, SessionP
 pub use error::SeriesError;
 pub use key::{Point, SHARDS, SeriesKey, SeriesSource};
 pub use live::Live;
-pub use port::{HistoryPage, HistoryQuery, MAX_PAGE_POINTS, PageToken, Pending, SeriesStore, SourceState};
+pub use port::{Feed, HistoryPage, HistoryQuery, MAX_PAGE_POINTS, PageToken, Pending, SeriesStore, SourceState};
 pub use reduce::{MIN_SAMPLE_POINTS, Sample, reduce};
 pub use stats::{SeriesStats, SeriesSummary};
 pub use tail::{Tail, TailFull};

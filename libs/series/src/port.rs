@@ -3,7 +3,7 @@
 use crate::{
     IngestBatch, Ingested, MergedPoint, Point, Sample, SeriesError, SeriesKey, SeriesSource, SeriesSummary, SessionProgress, merge_attempts,
 };
-use footplate_types::{Invalid, MetricName, Rank, RunId};
+use footplate_types::{Invalid, MetricName, Rank, RunId, Timestamp};
 use std::{fmt, future::Future, pin::Pin};
 
 /// An answer on its way.
@@ -95,6 +95,23 @@ pub struct SourceState {
     pub sessions: Vec<SessionProgress>,
 }
 
+/// The METRICS stream that feeds a store. One that was made anew counts from 1 again, while a store's floors only rise: so the store keeps
+/// the sequences of each stream counted on from where the one before it ended. "METRICS sequence" means that count throughout this crate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Feed {
+    /// When the stream was made, which tells it from an earlier one.
+    pub created: Timestamp,
+    /// What is added to its own sequences.
+    pub base: u64,
+}
+
+impl Feed {
+    /// What the store calls the message that stands at `sequence` of the stream.
+    pub const fn sequence(&self, sequence: u64) -> u64 {
+        self.base.saturating_add(sequence)
+    }
+}
+
 /// A store of series. A call either did all of what it says, durably, or nothing.
 ///
 /// Order within a series is that of arrival: by METRICS sequence, then by place in the message. A step may come twice, from later batches;
@@ -112,6 +129,12 @@ pub trait SeriesStore: Send + Sync {
 
     /// The highest METRICS sequence of the shard up to which everything is stored; 0 when nothing is.
     fn floor(&self, shard: u8) -> Pending<'_, u64>;
+
+    /// The stream that feeds the store, as it was last noted; none before the first.
+    fn feed(&self) -> Pending<'_, Option<Feed>>;
+
+    /// Notes which stream feeds the store from now on.
+    fn feed_from(&self, feed: Feed) -> Pending<'_, ()>;
 
     /// A part of one series, in the order of arrival. An unknown series is an empty page.
     fn history<'a>(&'a self, key: &'a SeriesKey, query: HistoryQuery) -> Pending<'a, HistoryPage>;

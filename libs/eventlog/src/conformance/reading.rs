@@ -36,12 +36,13 @@ pub async fn the_last_message_of_a_subject_is_found(broker: Tested) {
 
 pub async fn the_ends_of_a_stream_are_told(broker: Tested) {
     let fresh = broker.bounds(StreamName::Ledger).await.unwrap();
-    assert_eq!(fresh, Bounds { first: 1, last: 0, messages: 0, bytes: 0 });
+    assert_eq!(fresh, Bounds { first: 1, last: 0, messages: 0, bytes: 0, created: fresh.created });
     for n in 1..=4 {
         put(&broker, "fp.ledger.p.run.1", &n.to_string()).await;
     }
     let bounds = broker.bounds(StreamName::Ledger).await.unwrap();
     assert_eq!((bounds.first, bounds.last, bounds.messages), (1, 4, 4));
+    assert_eq!(bounds.created, fresh.created, "it is the same stream");
     assert!(bounds.bytes > 0);
 }
 

@@ -178,7 +178,9 @@ pub(super) async fn bounds(core: &Core, stream: StreamName) -> Result<Bounds, Re
     let state = |field: &str| info["state"][field].as_u64().unwrap_or(0);
     let (last, messages) = (state("last_seq"), state("messages"));
     let first = if messages == 0 { last + 1 } else { state("first_seq") };
-    Ok(Bounds { first, last, messages, bytes: state("bytes") })
+    let created = info["created"].as_str().and_then(|text| Timestamp::parse(text).ok());
+    let created = created.ok_or_else(|| ReadError::Refused(format!("{} does not tell when it was made", stream.as_str())))?;
+    Ok(Bounds { first, last, messages, bytes: state("bytes"), created })
 }
 
 /// Removes what lies below `below`.

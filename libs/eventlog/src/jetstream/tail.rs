@@ -45,7 +45,8 @@ const REMEMBERED: usize = 512;
 /// Follows `stream` from `from` on.
 pub(super) fn tail(core: Arc<Core>, stream: StreamName, filters: Vec<String>, from: u64) -> BoxStream<'static, TailItem> {
     let (items, receiver) = mpsc::channel(QUEUE);
-    let tailer = Tailer { core, stream, filters, wide: false, next: from.max(1), told: None, yielded: VecDeque::new(), items };
+    let tailer =
+        Tailer { core, stream, filters, wide: false, next: from.max(1), created: None, told: None, yielded: VecDeque::new(), items };
     tokio::spawn(tailer.run());
     futures::stream::unfold(receiver, |mut receiver| async move { receiver.recv().await.map(|item| (item, receiver)) }).boxed()
 }
@@ -58,6 +59,8 @@ struct Tailer {
     wide: bool,
     /// The first sequence that is still wanted.
     next: u64,
+    /// When the stream was made that is followed; absent until it was first looked at.
+    created: Option<Timestamp>,
     /// The last position that was told.
     told: Option<u64>,
     yielded: VecDeque<(u64, Timestamp)>,
@@ -299,10 +302,16 @@ impl Tailer {
     }
 
     /// A broker that was killed may have lost the end of a stream that is not synced, and gives the same sequences again: go back to the
-    /// last message that is still the same.
+    /// last message that is still the same. A stream that was removed and made anew begins anew.
     async fn rewind(&mut self) -> Result<(), ReadError> {
+        let bounds = read::bounds(&self.core, self.stream).await?;
+        if self.created.replace(bounds.created).is_some_and(|created| created != bounds.created) {
+            self.yielded.clear();
+            (self.next, self.told) = (1, None);
+            tracing::warn!(stream = self.stream.as_str(), "a stream was made anew; reading it from its beginning");
+        }
         let Some((oldest, _)) = self.yielded.front().copied() else { return Ok(()) };
-        let last = read::bounds(&self.core, self.stream).await?.last;
+        let last = bounds.last;
         let mut cut = false;
         while let Some((sequence, at)) = self.yielded.back().copied() {
             if sequence <= last {

@@ -14,6 +14,7 @@ pub(super) struct Appended {
 }
 
 pub(super) struct Log {
+    created: Timestamp,
     one_a_subject: bool,
     messages: BTreeMap<u64, Stored>,
     last: u64,
@@ -23,8 +24,9 @@ pub(super) struct Log {
 }
 
 impl Log {
-    pub(super) fn new(name: StreamName) -> Self {
+    pub(super) fn new(name: StreamName, created: Timestamp) -> Self {
         Self {
+            created,
             one_a_subject: name.keeps_last_only(),
             messages: BTreeMap::new(),
             last: 0,
@@ -119,7 +121,7 @@ impl Log {
 
     pub(super) fn bounds(&self) -> Bounds {
         let first = self.messages.keys().next().copied().unwrap_or(self.last + 1);
-        Bounds { first, last: self.last, messages: self.messages.len() as u64, bytes: self.bytes }
+        Bounds { first, last: self.last, messages: self.messages.len() as u64, bytes: self.bytes, created: self.created }
     }
 
     pub(super) fn purge(&mut self, filter: Option<&str>, below: u64) {

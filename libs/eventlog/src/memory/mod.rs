@@ -64,7 +64,8 @@ impl MemoryBroker {
         let (moved, _) = watch::channel(0);
         let (connections, _) = watch::channel(1);
         let (republished, _) = broadcast::channel(LISTEN_QUEUE);
-        let streams = StreamName::ALL.into_iter().map(|name| (name, Log::new(name))).collect();
+        let created = now();
+        let streams = StreamName::ALL.into_iter().map(|name| (name, Log::new(name, created))).collect();
         let faults = Faults::new(moved.clone(), connections.clone());
         Self { shared: Arc::new(Shared { streams: Mutex::new(streams), faults, moved, connections, republished, now: Box::new(now) }) }
     }
@@ -76,7 +77,8 @@ impl MemoryBroker {
 
     /// Forgets a stream as if its disk had been wiped: sequences start from 1 again.
     pub fn wipe(&self, stream: StreamName) {
-        self.shared.streams().insert(stream, Log::new(stream));
+        let created = (self.shared.now)();
+        self.shared.streams().insert(stream, Log::new(stream, created));
         self.shared.touch();
     }
 
@@ -93,7 +95,7 @@ impl MemoryBroker {
             let now = (self.shared.now)();
             let deduplicate = faults.deduplicates();
             let mut streams = self.shared.streams();
-            let log = streams.entry(stream).or_insert_with(|| Log::new(stream));
+            let log = streams.entry(stream).or_insert_with(|| Log::new(stream, now));
             log.append(&messages, now, deduplicate)?
         };
         if stream == StreamName::Assignments {
@@ -115,7 +117,7 @@ impl Shared {
     }
 
     fn with<T>(&self, stream: StreamName, look: impl FnOnce(&mut Log) -> T) -> T {
-        look(self.streams().entry(stream).or_insert_with(|| Log::new(stream)))
+        look(self.streams().entry(stream).or_insert_with(|| Log::new(stream, (self.now)())))
     }
 
     fn touch(&self) {

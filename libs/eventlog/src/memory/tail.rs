@@ -19,6 +19,8 @@ struct Tail {
     stream: StreamName,
     filters: Vec<String>,
     next: u64,
+    /// When the stream was made that is followed.
+    created: Timestamp,
     told: Option<u64>,
     ready: VecDeque<TailItem>,
     delivered: VecDeque<(u64, Timestamp)>,
@@ -26,7 +28,9 @@ struct Tail {
 
 pub(super) fn tail(shared: Arc<Shared>, stream: StreamName, filters: Vec<String>, from: u64) -> BoxStream<'static, TailItem> {
     let moved = shared.moved.subscribe();
-    let tail = Tail { shared, moved, stream, filters, next: from.max(1), told: None, ready: VecDeque::new(), delivered: VecDeque::new() };
+    let created = shared.with(stream, |log| log.bounds().created);
+    let tail =
+        Tail { shared, moved, stream, filters, next: from.max(1), created, told: None, ready: VecDeque::new(), delivered: VecDeque::new() };
     futures::stream::unfold(tail, |mut tail| async move {
         loop {
             if let Some(item) = tail.ready.pop_front() {
@@ -75,9 +79,15 @@ impl Tail {
         self.ready.extend(again.map(TailItem::Message));
     }
 
-    /// A broker that lost the end of a stream gives the same sequences again: go back to the last message that is still the same.
+    /// A broker that lost the end of a stream gives the same sequences again: go back to the last message that is still the same. A stream
+    /// that was made anew begins anew.
     fn rewind(&mut self) {
-        let last = self.shared.with(self.stream, |log| log.bounds().last);
+        let bounds = self.shared.with(self.stream, |log| log.bounds());
+        if std::mem::replace(&mut self.created, bounds.created) != bounds.created {
+            self.delivered.clear();
+            (self.next, self.told) = (1, None);
+        }
+        let last = bounds.last;
         let oldest = self.delivered.front().map(|(sequence, _)| *sequence);
         let mut cut = false;
         while let Some((sequence, at)) = self.delivered.back().copied() {

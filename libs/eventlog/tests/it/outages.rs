@@ -223,6 +223,23 @@ async fn a_wiped_assignments_stream_is_written_and_followed_anew() {
 }
 
 #[tokio::test]
+async fn a_tail_that_has_yielded_nothing_follows_a_stream_that_was_made_anew_from_its_beginning() {
+    let (server, broker) = servers::jetstream().await;
+    let put = |text: &str| broker.publish(StreamName::Metrics, message("fp.metrics.1.n1", text), Expect::Any);
+    for n in 1..=5 {
+        assert_eq!(put("old").await, Ok(n));
+    }
+    let mut tail = broker.tail(StreamName::Metrics, Vec::new(), 6);
+    assert_eq!(take_until(&mut tail, 5).await, []);
+    broker.client().request("$JS.API.STREAM.DELETE.METRICS", "".into()).await.unwrap();
+    let _again = JetStreamBroker::connect(servers::config(&server)).await.unwrap();
+    for (n, text) in [(1, "one"), (2, "two")] {
+        assert_eq!(put(text).await, Ok(n));
+    }
+    assert_eq!(texts(&take_messages(&mut tail, 2).await), ["one", "two"]);
+}
+
+#[tokio::test]
 async fn a_view_reads_its_own_writes_across_a_kill() {
     let (server, broker) = servers::jetstream().await;
     let ledger = Ledger::new(Arc::new(broker));

@@ -1,8 +1,8 @@
 //! What a store does with what it is given.
 
 use super::{Writer, metric, point, points};
-use crate::{Ingested, SeriesKey, SeriesStore, embedded::CUT_EVERY_SEQUENCES};
-use footplate_types::{Rank, SessionId};
+use crate::{Feed, Ingested, SeriesKey, SeriesStore, embedded::CUT_EVERY_SEQUENCES};
+use footplate_types::{Rank, SessionId, Timestamp};
 use std::{future::Future as _, slice::from_ref};
 
 pub async fn what_was_ingested_reads_back_bit_for_bit(store: &dyn SeriesStore) {
@@ -127,6 +127,15 @@ pub async fn floors_are_per_shard_and_only_rise(store: &dyn SeriesStore) {
     writer.write(store, &[("loss", points([1]))]).await;
     assert_eq!(store.points(&writer.key("loss")).await.unwrap(), points([1]));
     assert!(store.raise_floor(crate::SHARDS, 1).await.is_err() && store.floor(u8::MAX).await.is_err());
+}
+
+pub async fn the_stream_that_feeds_it_is_noted_with_where_its_count_begins(store: &dyn SeriesStore) {
+    assert_eq!(store.feed().await.unwrap(), None);
+    for (created, base) in [(1_700_000_000_000_000_001, 0), (-1, u64::MAX - 7)] {
+        let feed = Feed { created: Timestamp::from_nanos(created), base };
+        store.feed_from(feed).await.unwrap();
+        assert_eq!(store.feed().await.unwrap(), Some(feed));
+    }
 }
 
 pub async fn a_point_exactly_repeated_costs_nothing(store: &dyn SeriesStore) {

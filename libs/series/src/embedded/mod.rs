@@ -25,7 +25,7 @@ mod tests;
 mod writer;
 
 use crate::{
-    HistoryPage, HistoryQuery, IngestBatch, Ingested, Pending, SHARDS, Sample, SeriesError, SeriesKey, SeriesSource, SeriesStore,
+    Feed, HistoryPage, HistoryQuery, IngestBatch, Ingested, Pending, SHARDS, Sample, SeriesError, SeriesKey, SeriesSource, SeriesStore,
     SourceState,
 };
 use fault::Slot;
@@ -141,6 +141,14 @@ impl SeriesStore for Embedded {
             Ok(()) => self.read(move |reader| reader.floor(shard)),
             Err(refused) => Box::pin(std::future::ready(Err(refused))),
         }
+    }
+
+    fn feed(&self) -> Pending<'_, Option<Feed>> {
+        self.read(|reader| reader.feed())
+    }
+
+    fn feed_from(&self, feed: Feed) -> Pending<'_, ()> {
+        Box::pin(self.ask(move |answer| Job::FeedFrom { feed, answer }))
     }
 
     fn history<'a>(&'a self, key: &'a SeriesKey, query: HistoryQuery) -> Pending<'a, HistoryPage> {

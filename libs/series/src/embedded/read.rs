@@ -4,12 +4,12 @@ use super::{
     chunk::{self, Header},
     fault::Fault,
     rows::{SeriesRow, read_session},
-    tables::{self, CHUNKS, ChunkKey, FLOORS, SERIES, SESSIONS, series_key, source_number},
+    tables::{self, CHUNKS, ChunkKey, FLOORS, META, META_FEED_BASE, META_FEED_CREATED, SERIES, SESSIONS, series_key, source_number},
 };
 use crate::{
-    HistoryPage, HistoryQuery, PageToken, Point, SeriesKey, SeriesSource, SeriesSummary, SessionKey, SessionProgress, SourceState,
+    Feed, HistoryPage, HistoryQuery, PageToken, Point, SeriesKey, SeriesSource, SeriesSummary, SessionKey, SessionProgress, SourceState,
 };
-use footplate_types::{AttemptNumber, MetricName, Rank, SessionId};
+use footplate_types::{AttemptNumber, MetricName, Rank, SessionId, Timestamp};
 use redb::ReadTransaction;
 
 /// A read transaction and what can be asked of it.
@@ -29,6 +29,13 @@ impl<'t> Reader<'t> {
 
     pub(super) fn floor(&self, shard: u8) -> Result<u64, Fault> {
         Ok(self.txn.open_table(FLOORS)?.get(shard)?.map_or(0, |floor| floor.value()))
+    }
+
+    pub(super) fn feed(&self) -> Result<Option<Feed>, Fault> {
+        let meta = self.txn.open_table(META)?;
+        let created = meta.get(META_FEED_CREATED)?.map(|bits| Timestamp::from_nanos(bits.value().cast_signed()));
+        let base = meta.get(META_FEED_BASE)?.map_or(0, |base| base.value());
+        Ok(created.map(|created| Feed { created, base }))
     }
 
     fn series(&self, key: &SeriesKey) -> Result<Option<u64>, Fault> {

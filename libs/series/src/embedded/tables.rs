@@ -25,6 +25,9 @@ pub(super) const DOOMED: TableDefinition<'_, u64, ()> = TableDefinition::new("do
 pub(super) const META_FORMAT: &str = "format";
 pub(super) const META_NEXT_SOURCE: &str = "next_source";
 pub(super) const META_NEXT_SERIES: &str = "next_series";
+/// When the stream was made that feeds the store, as the bits of its nanoseconds.
+pub(super) const META_FEED_CREATED: &str = "feed_created";
+pub(super) const META_FEED_BASE: &str = "feed_base";
 
 /// Where a chunk lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

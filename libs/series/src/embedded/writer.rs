@@ -3,9 +3,9 @@
 use super::{
     apply,
     fault::{Fault, Slot},
-    tables::{ChunkKey, Tables},
+    tables::{ChunkKey, META_FEED_BASE, META_FEED_CREATED, Tables},
 };
-use crate::{IngestBatch, Ingested, SeriesError, SeriesSource};
+use crate::{Feed, IngestBatch, Ingested, SeriesError, SeriesSource};
 use redb::{Database, ReadableTable};
 use tokio::sync::{mpsc, oneshot};
 
@@ -20,6 +20,7 @@ type Answer<T> = oneshot::Sender<Result<T, SeriesError>>;
 /// What the writer is asked.
 pub(super) enum Job {
     Ingest { batches: Vec<IngestBatch>, answer: Answer<Ingested> },
+    FeedFrom { feed: Feed, answer: Answer<()> },
     RaiseFloor { shard: u8, sequence: u64, answer: Answer<()> },
     Delete { source: SeriesSource, answer: Answer<()> },
 }
@@ -33,6 +34,7 @@ pub(super) fn run(slot: &Slot, mut queue: mpsc::Receiver<Job>) {
     while let Some(job) = held.take().or_else(|| queue.blocking_recv()) {
         match job {
             Job::Ingest { batches, answer } => held = ingest_group(slot, &mut queue, batches, answer),
+            Job::FeedFrom { feed, answer } => reply(answer, slot.write(|database| feed_from(database, feed))),
             Job::RaiseFloor { shard, sequence, answer } => reply(answer, slot.write(|database| raise_floor(database, shard, sequence))),
             Job::Delete { source, answer } => {
                 let removed = slot.write(|database| doom(database, &source)).and_then(|()| remove_doomed(slot));
@@ -83,6 +85,16 @@ fn ingest(database: &Database, calls: &[&[IngestBatch]]) -> Result<Vec<Ingested>
         txn.abort()?;
     }
     Ok(outcomes)
+}
+
+fn feed_from(database: &Database, feed: Feed) -> Result<(), Fault> {
+    let txn = database.begin_write()?;
+    {
+        let mut tables = Tables::of(&txn)?;
+        tables.meta.insert(META_FEED_CREATED, feed.created.as_nanos().cast_unsigned())?;
+        tables.meta.insert(META_FEED_BASE, feed.base)?;
+    }
+    Ok(txn.commit()?)
 }
 
 fn raise_floor(database: &Database, shard: u8, sequence: u64) -> Result<(), Fault> {

@@ -39,7 +39,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-pub use crate::metrics::ConsumerConfig;
+pub use crate::metrics::{ConsumerConfig, Reached};
 pub use crate::view::{FileError, SCHEMA};
 
 /// The largest message that the doors for bytes take.
@@ -130,7 +130,7 @@ pub struct Handle {
     events: Events,
     views: Views,
     live: Live<State>,
-    stored: watch::Receiver<u64>,
+    stored: watch::Receiver<Reached>,
 }
 
 impl Handle {
@@ -154,8 +154,8 @@ impl Handle {
         self.live.changes()
     }
 
-    /// The METRICS sequence up to which everything is stored, as it moves.
-    pub fn stored(&self) -> watch::Receiver<u64> {
+    /// Up to where everything in METRICS is stored, as it moves.
+    pub fn stored(&self) -> watch::Receiver<Reached> {
         self.stored.clone()
     }
 }

@@ -8,7 +8,7 @@ mod sessions;
 mod validate;
 
 pub(crate) use consumer::Consumer;
-pub use consumer::ConsumerConfig;
+pub use consumer::{ConsumerConfig, Reached};
 pub(crate) use ingest::Ingest;
 pub(crate) use publisher::Publisher;
 pub(crate) use reads::{Reads, Searchable, Wanted, newest};

@@ -3,17 +3,25 @@
 use crate::hands::Hands;
 use crate::stage::*;
 use footplate_api::{types, v1};
-use footplate_eventlog::jetstream::{JetStreamBroker, JetStreamConfig, StreamBytes};
+use footplate_eventlog::jetstream::{Credentials, JetStreamBroker, JetStreamConfig, Permissions, StreamBytes};
 use footplate_testkit::{eventually, nats};
+use footplate_types::ServiceName;
 use std::sync::Arc;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_a_real_broker_a_gang_survives_the_brokers_death_and_one_key_is_one_run() {
-    let server = nats().start().await;
-    let mut config = JetStreamConfig::single(server.url(), "scheduler tests");
-    config.bytes = StreamBytes::of_disk(4 << 30);
-    let broker = Arc::new(JetStreamBroker::connect(config).await.unwrap());
-    let scheduler = instance(broker.clone(), "one").await;
+    // The scheduler may do at the broker what a scheduler needs, and nothing else; the others' facts come over a connection of their own.
+    let permissions = Permissions::of_service(&ServiceName::parse("scheduler").unwrap()).to_server_config();
+    let users = format!("{{ user: others, password: p }}, {{ user: scheduler, password: p, permissions: {permissions} }}");
+    let server = nats().config(&format!("authorization {{ users: [ {users} ] }}")).start().await;
+    let connected = |user: &str| {
+        let mut config = JetStreamConfig::single(server.url(), "scheduler tests");
+        config.bytes = StreamBytes::of_disk(4 << 30);
+        config.credentials = Credentials::User { name: user.to_owned(), password: "p".to_owned() };
+        JetStreamBroker::connect(config)
+    };
+    let scheduler = instance(Arc::new(connected("scheduler").await.unwrap()), "one").await;
+    let broker = Arc::new(connected("others").await.unwrap());
     register(broker.as_ref(), "n1", 1).await;
     register(broker.as_ref(), "n2", 1).await;
     let hands = Hands::new(broker.clone(), false);

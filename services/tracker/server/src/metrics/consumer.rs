@@ -1,10 +1,13 @@
 //! From METRICS into the series store: each message once, in the order of the stream, and readable before it is stored.
+//!
+//! A stream that is made anew, or that lost its end, gives sequences a second time. What comes under them is new: in the store they count on
+//! from its highest floor ([`Feed`]), and what is sent twice is found by its session, as always.
 
 use crate::figures::Figures;
 use crate::view::View;
 use footplate_api::metrics::Batch;
-use footplate_eventlog::{Broker, Stored, StreamName, TailItem};
-use footplate_series::{IngestBatch, Live, SHARDS, SeriesSource, codec};
+use footplate_eventlog::{Bounds, Broker, Stored, StreamName, TailItem};
+use footplate_series::{Feed, IngestBatch, Live, Pending, SHARDS, SeriesSource, SeriesStore, codec};
 use footplate_types::{AttemptNumber, MetricName, NodeName, ProjectName, Rank, RunId, SessionId, Timestamp};
 use futures::{FutureExt, StreamExt, stream::BoxStream};
 use prost::Message as _;
@@ -51,14 +54,30 @@ impl Default for ConsumerConfig {
     }
 }
 
+/// How far a stream was taken in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reached {
+    /// When the stream was made: sequences of different streams are not to be compared.
+    pub created: Timestamp,
+    /// Up to where.
+    pub sequence: u64,
+}
+
+impl Reached {
+    /// Whether everything is taken in that was in the stream when it was looked at; of one that is gone since, nothing is to be waited for.
+    pub fn covers(&self, bounds: &Bounds) -> bool {
+        self.created > bounds.created || (self.created == bounds.created && self.sequence >= bounds.last)
+    }
+}
+
 /// What readers need of the consumer. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Consumer {
     series: Arc<Live>,
     /// Everything in METRICS up to here is in the store or its tail.
-    received: watch::Receiver<u64>,
+    received: watch::Receiver<Reached>,
     /// Everything in METRICS up to here is stored (or refused).
-    stored: watch::Receiver<u64>,
+    stored: watch::Receiver<Reached>,
     arrivals: Arc<Mutex<BTreeMap<RunId, Timestamp>>>,
 }
 
@@ -69,12 +88,12 @@ impl Consumer {
     }
 
     /// Up to where METRICS is readable.
-    pub(crate) fn received(&self) -> watch::Receiver<u64> {
+    pub(crate) fn received(&self) -> watch::Receiver<Reached> {
         self.received.clone()
     }
 
     /// Up to where METRICS is stored.
-    pub(crate) fn stored(&self) -> watch::Receiver<u64> {
+    pub(crate) fn stored(&self) -> watch::Receiver<Reached> {
         self.stored.clone()
     }
 
@@ -91,8 +110,8 @@ impl Consumer {
         figures: Figures,
         shutdown: CancellationToken,
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
-        let (received_to, received) = watch::channel(0);
-        let (stored_to, stored) = watch::channel(0);
+        let (received_to, received) = watch::channel(Reached::default());
+        let (stored_to, stored) = watch::channel(Reached::default());
         let arrivals = Arc::default();
         let consumer = Self { series: series.clone(), received, stored, arrivals };
         let task = Task {
@@ -106,6 +125,9 @@ impl Consumer {
             stored: stored_to,
             shutdown,
             floors: BTreeMap::new(),
+            feed: Feed { created: Timestamp::default(), base: 0 },
+            last_message: None,
+            reached: 0,
             held: Vec::new(),
             held_points: 0,
             purged_at: Instant::now(),
@@ -121,11 +143,17 @@ struct Task {
     config: ConsumerConfig,
     figures: Figures,
     arrivals: Arc<Mutex<BTreeMap<RunId, Timestamp>>>,
-    received: watch::Sender<u64>,
-    stored: watch::Sender<u64>,
+    received: watch::Sender<Reached>,
+    stored: watch::Sender<Reached>,
     shutdown: CancellationToken,
-    /// The floor of each shard when this instance began: what is at or below it is stored.
+    /// The floor of each shard when this instance or the stream began: what is at or below it is stored.
     floors: BTreeMap<u8, u64>,
+    /// The stream, and how its sequences are called in the store.
+    feed: Feed,
+    /// The last message that came: its sequence, and when it was stored.
+    last_message: Option<(u64, Timestamp)>,
+    /// The highest sequence of the stream that was told.
+    reached: u64,
     /// Received and not yet stored, in the order of the stream.
     held: Vec<Arc<IngestBatch>>,
     held_points: u64,
@@ -143,14 +171,9 @@ impl Task {
 
     async fn consume(&mut self) {
         self.read_floors().await;
-        let first = loop {
-            match self.broker.bounds(StreamName::Metrics).await {
-                Ok(bounds) => break bounds.first.max(1),
-                Err(error) => tracing::debug!(%error, "METRICS is not to be read now"),
-            }
-            tokio::time::sleep(AGAIN).await;
-        };
-        let mut items = self.broker.tail(StreamName::Metrics, vec!["fp.metrics.>".to_owned()], first);
+        let bounds = self.bounds().await;
+        self.join(bounds).await;
+        let mut items = self.broker.tail(StreamName::Metrics, vec!["fp.metrics.>".to_owned()], bounds.first.max(1));
         loop {
             let Some(item) = items.next().await else { return };
             self.take(item).await;
@@ -160,18 +183,88 @@ impl Task {
         }
     }
 
+    async fn bounds(&self) -> Bounds {
+        loop {
+            match self.broker.bounds(StreamName::Metrics).await {
+                Ok(bounds) => return bounds,
+                Err(error) => tracing::debug!(%error, "METRICS is not to be read now"),
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    /// Takes up the stream where the store stands; anew, when it is another stream or does not reach as far as what is stored of it.
+    async fn join(&mut self, bounds: Bounds) {
+        let noted = self.of_store(|store| store.feed()).await;
+        let feed = noted.unwrap_or(Feed { created: bounds.created, base: 0 });
+        if feed.created != bounds.created || feed.sequence(bounds.last) < self.highest_floor() {
+            return self.count_on(bounds).await;
+        }
+        if noted.is_none() {
+            self.of_store(|store| store.feed_from(feed)).await;
+        }
+        self.take_up(feed);
+    }
+
+    /// What comes next has a sequence that was given before.
+    async fn begin_anew(&mut self) {
+        self.commit().await;
+        self.read_floors().await;
+        let bounds = self.bounds().await;
+        self.count_on(bounds).await;
+    }
+
+    /// From now on the stream's sequences count on from the highest floor: nothing that comes is taken for stored.
+    async fn count_on(&mut self, bounds: Bounds) {
+        let feed = Feed { created: bounds.created, base: self.highest_floor() };
+        tracing::warn!(
+            created = %bounds.created,
+            last = bounds.last,
+            stored = feed.base,
+            "METRICS began anew: what it held and the store has not is lost; what comes now is stored"
+        );
+        self.of_store(|store| store.feed_from(feed)).await;
+        self.take_up(feed);
+    }
+
+    fn take_up(&mut self, feed: Feed) {
+        self.feed = feed;
+        (self.last_message, self.reached) = (None, 0);
+        // Readers compare with the stream's own end, and a purge with what is stored of this stream.
+        let nothing = Reached { created: feed.created, sequence: 0 };
+        self.received.send_replace(nothing);
+        self.stored.send_replace(nothing);
+    }
+
+    fn highest_floor(&self) -> u64 {
+        self.floors.values().copied().max().unwrap_or(0)
+    }
+
+    /// Whether the stream gives sequences again that it gave before. A message that merely comes twice is none of those.
+    fn goes_back(&self, item: &TailItem) -> bool {
+        match item {
+            TailItem::Position(position) => *position < self.reached,
+            TailItem::Message(stored) => {
+                stored.sequence <= self.reached && self.last_message != Some((stored.sequence, stored.recorded_at))
+            }
+        }
+    }
+
+    /// Asks the store until it answers.
+    async fn of_store<T>(&self, ask: impl for<'s> Fn(&'s dyn SeriesStore) -> Pending<'s, T> + Send) -> T {
+        loop {
+            match ask(self.series.store().as_ref()).await {
+                Ok(answer) => return answer,
+                Err(error) => tracing::warn!(%error, "the series store does not answer; trying again"),
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
     async fn read_floors(&mut self) {
         for shard in 0..SHARDS {
-            loop {
-                match self.series.store().floor(shard).await {
-                    Ok(floor) => {
-                        self.floors.insert(shard, floor);
-                        break;
-                    }
-                    Err(error) => tracing::warn!(%error, shard, "the series store cannot be read; trying again"),
-                }
-                tokio::time::sleep(AGAIN).await;
-            }
+            let floor = self.of_store(|store| store.floor(shard)).await;
+            self.floors.insert(shard, floor);
         }
     }
 
@@ -194,15 +287,20 @@ impl Task {
     }
 
     async fn take(&mut self, item: TailItem) {
+        if self.goes_back(&item) {
+            self.begin_anew().await;
+        }
         let sequence = match item {
             TailItem::Position(position) => position,
             TailItem::Message(stored) => {
                 if let Some(batch) = self.read(&stored).await {
                     self.hold(batch).await;
                 }
+                self.last_message = Some((stored.sequence, stored.recorded_at));
                 stored.sequence
             }
         };
+        self.reached = sequence.max(self.reached);
         self.received.send_if_modified(|at| raise(at, sequence));
         if self.held.is_empty() {
             self.stored_up_to(sequence);
@@ -215,14 +313,14 @@ impl Task {
             tracing::warn!(sequence = stored.sequence, subject = %stored.subject, why, "a message of METRICS is refused");
             self.figures.messages_refused.inc();
         };
-        let (project, batch) = match unpack(stored) {
+        let (project, batch) = match unpack(stored, self.feed) {
             Ok(unpacked) => unpacked,
             Err(why) => {
                 refused(why);
                 return None;
             }
         };
-        if self.floors.get(&batch.source.shard()).is_some_and(|floor| stored.sequence <= *floor) {
+        if self.floors.get(&batch.source.shard()).is_some_and(|floor| batch.sequence <= *floor) {
             return None;
         }
         if let Err(why) = self.may_speak(stored, project.as_ref(), &batch).await {
@@ -300,7 +398,7 @@ impl Task {
         }
         self.held.clear();
         self.held_points = 0;
-        let received = *self.received.borrow();
+        let received = self.received.borrow().sequence;
         self.stored_up_to(received);
     }
 
@@ -311,7 +409,7 @@ impl Task {
 
     /// Purges METRICS up to what is stored, less the replay window.
     async fn purge(&mut self) {
-        let below = self.stored.borrow().saturating_sub(self.config.replay_messages);
+        let below = self.stored.borrow().sequence.saturating_sub(self.config.replay_messages);
         if below < 2 || self.purged_at.elapsed() < self.config.purge_every {
             return;
         }
@@ -322,14 +420,14 @@ impl Task {
     }
 }
 
-fn raise(at: &mut u64, to: u64) -> bool {
-    let forward = to > *at;
-    *at = to.max(*at);
+fn raise(at: &mut Reached, to: u64) -> bool {
+    let forward = to > at.sequence;
+    at.sequence = to.max(at.sequence);
     forward
 }
 
 /// Reads a message: the project (none for samples of a node) and the batch.
-fn unpack(stored: &Stored) -> Result<(Option<ProjectName>, IngestBatch), String> {
+fn unpack(stored: &Stored, feed: Feed) -> Result<(Option<ProjectName>, IngestBatch), String> {
     let batch = Batch::decode(stored.payload.as_ref()).map_err(|error| error.to_string())?;
     let source = SeriesSource::parse(&batch.run).map_err(|invalid| invalid.to_string())?;
     let shard: Option<u8> = stored.subject.split('.').nth(2).and_then(|token| token.parse().ok());
@@ -347,5 +445,5 @@ fn unpack(stored: &Stored) -> Result<(Option<ProjectName>, IngestBatch), String>
     }
     let session = SessionId::parse(&batch.session).map_err(|invalid| invalid.to_string())?;
     let (attempt, rank) = (AttemptNumber(batch.attempt), Rank(batch.rank));
-    Ok((project, IngestBatch { sequence: stored.sequence, source, attempt, rank, session, n: batch.n, series }))
+    Ok((project, IngestBatch { sequence: feed.sequence(stored.sequence), source, attempt, rank, session, n: batch.n, series }))
 }

@@ -110,13 +110,13 @@ impl Ingest {
 
     async fn wait_stored(&self) -> Result<(), Refusal> {
         let broker = self.view.ledger().broker();
-        let end = broker.bounds(StreamName::Metrics).await.map_err(read_failed)?.last;
+        let bounds = broker.bounds(StreamName::Metrics).await.map_err(read_failed)?;
         let mut stored = self.consumer.stored();
-        if *stored.borrow() >= end {
+        if stored.borrow().covers(&bounds) {
             return Ok(());
         }
         broker.nudge(StreamName::Metrics);
-        let reached = tokio::time::timeout(self.within, stored.wait_for(|at| *at >= end)).await;
+        let reached = tokio::time::timeout(self.within, stored.wait_for(|at| at.covers(&bounds))).await;
         match reached {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(Refusal::new(&reason::VIEW_BEHIND, "the series store has not read METRICS to its end yet")),

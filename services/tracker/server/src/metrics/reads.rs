@@ -76,15 +76,15 @@ impl Reads {
     /// Waits until everything that METRICS holds now can be read.
     async fn caught_up(&self) -> Result<(), Refusal> {
         let broker = self.view.ledger().broker();
-        let end = broker.bounds(StreamName::Metrics).await.map_err(read_failed)?.last;
+        let bounds = broker.bounds(StreamName::Metrics).await.map_err(read_failed)?;
         let mut received = self.consumer.received();
-        if *received.borrow() >= end {
+        if received.borrow().covers(&bounds) {
             return Ok(());
         }
         broker.nudge(StreamName::Metrics);
-        match tokio::time::timeout(self.view.wait(), received.wait_for(|at| *at >= end)).await {
+        match tokio::time::timeout(self.view.wait(), received.wait_for(|at| at.covers(&bounds))).await {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(Refusal::new(&reason::VIEW_BEHIND, format!("METRICS is not read up to {end} yet"))),
+            Ok(Err(_)) | Err(_) => Err(Refusal::new(&reason::VIEW_BEHIND, format!("METRICS is not read up to {} yet", bounds.last))),
         }
     }
 
