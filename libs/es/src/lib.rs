@@ -78,3 +78,39 @@ impl Decision {
         self.cause.as_ref().map(|cause| EventId::caused(&cause.id, reactor, &target, self.ordinal))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use footplate_events::facts::{NodeHealthChanged, NodeLost};
+    use footplate_types::{Epoch, NodeName};
+
+    #[test]
+    fn the_same_reaction_is_the_same_event_and_any_other_is_another() {
+        let actor = footplate_types::PrincipalId::parse("ada").unwrap();
+        let cause = |byte| Cause {
+            id: EventId::from_bytes([byte; 16]),
+            actor: actor.clone(),
+            correlation: EventId::from_bytes([9; 16]),
+            trace: None,
+        };
+        let healthy = |reason: &str| NodeHealthChanged { gpu: None, healthy: true, reason: reason.to_owned() };
+        let node = |name: &str| Subject::node(&NodeName::parse(name).unwrap());
+        let one = Decision::new(node("n1"), healthy("as before"), Some(cause(1)));
+        let id = one.id("gpu-inventory").unwrap();
+        // Who decides it again, after a restart or as the next leader, may word it otherwise.
+        assert_eq!(Decision::new(node("n1"), healthy("again"), Some(cause(1))).id("gpu-inventory"), Some(id));
+        let lost = NodeLost { epoch: Epoch(1), reason: String::new() };
+        let others = [
+            Decision::new(node("n1"), healthy("as before"), Some(cause(2))).id("gpu-inventory"),
+            Decision::new(node("n2"), healthy("as before"), Some(cause(1))).id("gpu-inventory"),
+            Decision::new(node("n1"), lost, Some(cause(1))).id("gpu-inventory"),
+            Decision { ordinal: 1, ..one.clone() }.id("gpu-inventory"),
+            one.id("executor"),
+        ];
+        let distinct: std::collections::BTreeSet<EventId> = others.iter().map(|other| other.unwrap()).chain([id]).collect();
+        assert_eq!(distinct.len(), others.len() + 1);
+        assert_eq!(Decision { cause: None, ..one }.id("gpu-inventory"), None, "what answers nothing gets an id of its own");
+    }
+}

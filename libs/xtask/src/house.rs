@@ -10,6 +10,22 @@ use crate::metadata;
 
 /// Names under which everything ends up.
 const FORBIDDEN_NAMES: &[&str] = &["common", "util", "utils", "helper", "helpers", "misc", "manager"];
+/// What decides is pure: no clock, no world, no waiting, and no order that differs from run to run. Crates outside are the arrows' to forbid.
+const IMPURE: &[&str] = &[
+    "SystemTime",
+    "Instant",
+    "HashMap",
+    "HashSet",
+    "RandomState",
+    "std::env",
+    "std::fs",
+    "std::io",
+    "std::net",
+    "std::process",
+    "std::thread",
+    "async fn",
+    ".await",
+];
 /// A file of more production lines than this needs a reason, written in its first comment as `Long because`.
 const LONG_FILE_LINES: usize = 1_000;
 
@@ -29,6 +45,9 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
             }
             let text = fs::read_to_string(&file).with_context(|| format!("cannot read {shown}"))?;
             wrong.extend(of_source(&file, &text).into_iter().map(|problem| format!("{shown}: {problem}")));
+            if decides(&one.name) {
+                wrong.extend(impure(&text).into_iter().map(|word| format!("{shown}: `{word}` has no place in what decides")));
+            }
         }
     }
     Ok(wrong)
@@ -69,6 +88,17 @@ fn of_source(path: &Path, text: &str) -> Vec<String> {
         wrong.push(format!("{lines} lines: split it, or say in its opening comment `Long because ...`"));
     }
     wrong
+}
+
+/// Whether a crate is a core or what cores decide with.
+fn decides(name: &str) -> bool {
+    name.ends_with("-core") || ["footplate-types", "footplate-events", "footplate-es"].contains(&name)
+}
+
+/// The impure words of a source, comments left out.
+fn impure(text: &str) -> Vec<&'static str> {
+    let code: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    IMPURE.iter().copied().filter(|word| code.iter().any(|line| line.contains(word))).collect()
 }
 
 fn forbidden_name(name: &str) -> Option<&'static str> {
@@ -112,6 +142,14 @@ mod tests {
         let long = format!("//! Long.\n{}", "\n".repeat(LONG_FILE_LINES));
         assert_eq!(of_source(Path::new("src/long.rs"), &long).len(), 1);
         assert!(of_source(Path::new("src/long.rs"), &long.replace("Long.", "Long because it is one table.")).is_empty());
+    }
+
+    #[test]
+    fn a_core_that_looks_at_a_clock_or_the_world_is_found() {
+        assert!(decides("footplate-scheduler-core") && decides("footplate-es") && !decides("footplate-eventlog"));
+        assert_eq!(impure("//! Instants, told.\nfn decide(now: Timestamp) {}\n"), Vec::<&str>::new());
+        assert_eq!(impure("    let now = std::time::SystemTime::now();\n"), ["SystemTime"]);
+        assert_eq!(impure("async fn decide() { read().await }\n"), ["async fn", ".await"]);
     }
 
     #[test]

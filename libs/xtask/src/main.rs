@@ -13,6 +13,7 @@ mod golden;
 mod house;
 mod links;
 mod metadata;
+mod rules;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -22,7 +23,7 @@ use anyhow::{Context, Result, bail};
 use generated::Generated;
 
 const USAGE: &str = "usage: cargo xtask generate [code|documents]
-       cargo xtask check [arrows|house|code|documents|golden|links]...";
+       cargo xtask check [arrows|house|code|documents|golden|links|rules]...";
 
 /// One kind of check: its name, and what it finds wrong.
 type Check = (&'static str, fn(&Path) -> Result<Vec<String>>);
@@ -34,6 +35,7 @@ const CHECKS: &[Check] = &[
     ("documents", |root| render_documents(root)?.differences(root)),
     ("golden", golden::check),
     ("links", links::check),
+    ("rules", rules::check),
 ];
 
 fn main() -> ExitCode {
