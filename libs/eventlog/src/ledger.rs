@@ -51,7 +51,8 @@ pub enum AppendError {
         /// What was expected.
         expected: u64,
     },
-    /// There is no room: nothing was stored.
+    /// There is no room: nothing was stored, unless the broker fell silent over it; then the event may yet be, and the caller tells its client
+    /// to ask again with the same idempotency key.
     #[error("the ledger has no room: {0}")]
     Full(String),
     /// The broker stayed away for longer than the deadline, and the event is known not to be stored or may yet be: the caller tells its

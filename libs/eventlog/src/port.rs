@@ -114,6 +114,9 @@ pub enum PublishError {
     /// Nobody knows whether it was stored (time-out, broken connection).
     #[error("outcome unknown: {0}")]
     Unknown(String),
+    /// The broker has no room to write on and gives no answer: nobody knows whether it was stored, and nobody will before there is room.
+    #[error("the broker has no room and does not answer: {0}")]
+    Stuck(String),
     /// The stream or the disk is full: nothing was stored; it may succeed when there is room again.
     #[error("the broker has no room: {0}")]
     Full(String),

@@ -90,7 +90,7 @@ impl From<Refusal> for ApiError {
     }
 }
 
-fn late(address: &str) -> ApiError {
+pub(super) fn late(address: &str) -> ApiError {
     Refusal::new(&reason::DEADLINE_PASSED, format!("{address} did not answer in time")).into()
 }
 

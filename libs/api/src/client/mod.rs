@@ -9,6 +9,7 @@ mod target;
 use std::future::Future;
 use std::time::Duration;
 
+use tokio::time::{Instant, sleep, timeout_at};
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::{Response, Status};
@@ -96,23 +97,45 @@ impl Client {
         call.await.map(Response::into_inner).map_err(|status| ApiError::from_status(&status, &self.target.address))
     }
 
-    /// A call that may be repeated (a read, or a write with a request id), tried a few times while the platform cannot be reached.
+    /// A call that may be repeated (a read, or a write with a request id), tried a few times while the platform cannot be reached: all tries
+    /// within [`DEFAULT_DEADLINE`].
     ///
     /// # Errors
     /// What the service refused, or why it could not be asked, the last time.
-    pub async fn safely<T, C>(&self, mut call: impl FnMut() -> C) -> Result<T, ApiError>
+    pub async fn safely<T, C>(&self, call: impl FnMut() -> C) -> Result<T, ApiError>
     where
         C: Future<Output = Result<Response<T>, Status>>,
     {
+        self.safely_within(DEFAULT_DEADLINE, call).await
+    }
+
+    /// [`Client::safely`] with a deadline for all tries together.
+    ///
+    /// # Errors
+    /// What the service refused, or why it could not be asked, the last time that this was learnt in time.
+    pub async fn safely_within<T, C>(&self, within: Duration, mut call: impl FnMut() -> C) -> Result<T, ApiError>
+    where
+        C: Future<Output = Result<Response<T>, Status>>,
+    {
+        let deadline = Instant::now() + within;
         let mut pause = FIRST_PAUSE;
-        for _ in 1..TRIES {
-            match self.once(call()).await {
-                Err(error) if error.is_worth_another_try() => tracing::debug!(%error, pause_ms = pause.as_millis() as u64, "trying again"),
+        let mut known = None;
+        for attempt in 1..=TRIES {
+            let answered = match timeout_at(deadline, self.once(call())).await {
+                Ok(answered) => answered,
+                // What an earlier try was told says more than that the time is over.
+                Err(_) => return Err(known.unwrap_or_else(|| error::late(&self.target.address))),
+            };
+            match answered {
+                Err(error) if error.is_worth_another_try() && attempt < TRIES => {
+                    tracing::debug!(%error, pause_ms = pause.as_millis() as u64, "trying again");
+                    known = Some(error);
+                }
                 answered => return answered,
             }
-            tokio::time::sleep(pause).await;
+            sleep(pause).await;
             pause *= 2;
         }
-        self.once(call()).await
+        Err(known.unwrap_or_else(|| error::late(&self.target.address)))
     }
 }

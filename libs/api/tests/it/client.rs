@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use footplate_api::v1::{ListQueuesRequest, SetQueueRequest, WatchEventsRequest};
-use footplate_api::{Client, Kind, Target};
+use footplate_api::{Client, Kind, Refusal, Target, reason};
 use footplate_service::Exit;
 use tokio_stream::StreamExt;
 use tonic::Request;
@@ -55,6 +55,21 @@ async fn a_platform_that_is_away_is_tried_again_and_then_told_by_its_address() {
     let error = client.safely(call).await.unwrap_err();
     assert_eq!((error.reason.as_str(), error.exit(), tries.get()), ("UNREACHABLE", Exit::Unavailable, 4));
     assert!(error.message.contains(&address.to_string()) && error.message.contains("refused"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_tries_together_keep_the_deadline_and_tell_what_was_learnt() {
+    let client = Client::connect(Target::new("127.0.0.1:1")).unwrap();
+    let began = tokio::time::Instant::now();
+    let slow = || async {
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        Err::<tonic::Response<()>, _>(tonic::Status::from(Refusal::new(&reason::BROKER_AWAY, "the ledger is away")))
+    };
+    let error = client.safely_within(Duration::from_secs(30), slow).await.unwrap_err();
+    assert_eq!((error.reason.as_str(), began.elapsed()), ("BROKER_AWAY", Duration::from_secs(30)));
+    let silent = || std::future::pending::<Result<tonic::Response<()>, tonic::Status>>();
+    let error = client.safely_within(Duration::from_secs(5), silent).await.unwrap_err();
+    assert_eq!((error.reason.as_str(), began.elapsed()), ("DEADLINE_PASSED", Duration::from_secs(35)));
 }
 
 #[tokio::test]

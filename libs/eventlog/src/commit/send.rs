@@ -135,6 +135,8 @@ fn failed(append: &Append, error: PublishError, singly: bool) -> Fate {
     match &error {
         PublishError::Unknown(_) => again(true, false),
         PublishError::Unavailable(_) | PublishError::Conflict => again(false, false),
+        // Sent again it would wait for an operator: the caller is told now, and asks again with the same id.
+        PublishError::Stuck(why) => Fate::Answer(Err(AppendError::Full(format!("{why}; it may be stored once there is room")))),
         // One member may have spoiled the batch (a copy of a stored one does): singly, each gets its own answer.
         PublishError::Refused(_) if !singly => again(false, true),
         PublishError::Full(_) | PublishError::Refused(_) if append.unknown => again(false, false),

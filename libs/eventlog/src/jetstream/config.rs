@@ -28,7 +28,7 @@ pub struct JetStreamConfig {
     /// Whether the last message of a subject is read from any replica instead of the leader: where credentials may read single subjects
     /// only (agents, [`super::Permissions::of_node`]). It may be stale on a cluster, which costs such a reader a try, never a wrong act.
     pub direct_reads: bool,
-    /// `host:port` of the broker's monitoring listener, for [`super::JetStreamBroker::probe`].
+    /// `host:port` of the broker's monitoring listener: for [`super::JetStreamBroker::probe`], and to learn that a silent one has no room.
     pub monitor: Option<String>,
     /// How long the first connection may take.
     pub connect_within: Duration,

@@ -10,6 +10,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// How long the monitoring listener may take.
 const MONITOR_WITHIN: Duration = Duration::from_secs(2);
+/// What the system calls a disk that takes no more, as nats-server repeats it.
+const NO_ROOM: [&str; 2] = ["no space left on device", "disk quota exceeded"];
 /// The most bytes that are read from the monitoring listener.
 const MONITOR_BYTES: u64 = 4 << 20;
 
@@ -72,7 +74,7 @@ pub(super) async fn probe(core: &Core) -> Result<Probe, ReadError> {
     }
     let account = api::ask(&core.client, "INFO", &Value::Null).await?;
     let limit = account["limits"]["max_storage"].as_i64().and_then(|limit| u64::try_from(limit).ok());
-    let (sync, server_limit) = match monitored(core).await {
+    let (sync, server_limit) = match monitored(core, "varz").await {
         Ok(varz) => (sync_of(&varz), varz["jetstream"]["config"]["max_storage"].as_u64()),
         Err(reason) => (SyncProbe::Untold { reason }, None),
     };
@@ -109,11 +111,18 @@ fn sync_of(varz: &Value) -> SyncProbe {
     }
 }
 
-async fn monitored(core: &Core) -> Result<Value, String> {
+/// Why the server cannot write, when it says that its disk is full. After a failed write nats-server answers no publication of the stream, and
+/// tells why on its monitoring listener alone.
+pub(super) async fn no_room(core: &Core) -> Option<String> {
+    let health = monitored(core, "healthz").await.ok()?;
+    health["error"].as_str().filter(|error| NO_ROOM.iter().any(|words| error.contains(words))).map(str::to_owned)
+}
+
+async fn monitored(core: &Core, page: &str) -> Result<Value, String> {
     let Some(address) = &core.config.monitor else { return Err("no monitoring listener is named".to_owned()) };
     let asked = async {
         let mut connection = tokio::net::TcpStream::connect(address).await?;
-        connection.write_all(format!("GET /varz HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes()).await?;
+        connection.write_all(format!("GET /{page} HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes()).await?;
         let mut answer = Vec::new();
         connection.take(MONITOR_BYTES).read_to_end(&mut answer).await?;
         Ok::<_, std::io::Error>(answer)

@@ -2,6 +2,7 @@
 
 use super::Core;
 use super::api::{Refusal, code};
+use super::probe;
 use crate::port::{BATCH_MAX, Expect, Message, PublishError, StreamName};
 use async_nats::client::{RequestError, RequestErrorKind};
 use async_nats::{HeaderMap, HeaderName, HeaderValue, Request};
@@ -104,6 +105,7 @@ async fn opened(core: &Core, message: &Message, headers: HeaderMap) -> Result<()
         Ok(answer) if answer.is_empty() => Ok(()),
         Ok(answer) => read_answer(&answer).map(|_| ()),
         Err(PublishError::Unknown(why)) => Err(Refused::Surely(PublishError::Unavailable(why))),
+        Err(PublishError::Stuck(why)) => Err(Refused::Surely(PublishError::Full(why))),
         Err(error) => Err(Refused::Surely(error)),
     }
 }
@@ -123,17 +125,25 @@ fn read_answer(answer: &[u8]) -> Result<u64, Refused> {
     }
 }
 
-/// One request. A connection that breaks while the answer is awaited makes the outcome unknown at once.
+/// One request. A connection that breaks while the answer is awaited makes the outcome unknown at once; a silence is asked about.
 async fn requested(core: &Core, subject: &str, headers: HeaderMap, payload: Bytes) -> Result<Bytes, PublishError> {
     let mut disconnections = core.disconnections.subscribe();
     if !core.is_connected() {
         return Err(PublishError::Unavailable("not connected".to_owned()));
     }
     let request = Request::new().headers(headers).payload(payload).timeout(Some(PUBLISH_WITHIN));
-    tokio::select! {
+    let answer = tokio::select! {
         biased;
-        answer = core.client.send_request(subject.to_owned(), request) => answer.map(|message| message.payload).map_err(failed),
-        _ = disconnections.changed() => Err(PublishError::Unknown("the connection broke before the answer".to_owned())),
+        answer = core.client.send_request(subject.to_owned(), request) => answer,
+        _ = disconnections.changed() => return Err(PublishError::Unknown("the connection broke before the answer".to_owned())),
+    };
+    match answer {
+        Ok(message) => Ok(message.payload),
+        Err(error) if error.kind() == RequestErrorKind::TimedOut => match probe::no_room(core).await {
+            Some(why) => Err(PublishError::Stuck(why)),
+            None => Err(failed(error)),
+        },
+        Err(error) => Err(failed(error)),
     }
 }
 

@@ -124,7 +124,7 @@ impl Lease {
         match self.broker.publish(StreamName::Beats, message, Expect::Subject(expected)).await {
             Ok(sequence) => Some(Held { sequence, number, sent }),
             // After a lost answer the next beat conflicts with our own one: both are found out by reading.
-            Err(PublishError::Unknown(_) | PublishError::Conflict) => {
+            Err(PublishError::Unknown(_) | PublishError::Stuck(_) | PublishError::Conflict) => {
                 let last = self.broker.last(StreamName::Beats, &self.subject).await.ok().flatten()?;
                 let found: LeaseBeat = serde_json::from_slice(&last.payload).ok()?;
                 (self.is_ours(&last) && found == beat && last.sequence > expected).then_some(Held { sequence: last.sequence, number, sent })

@@ -213,7 +213,7 @@ impl<D: Decider> Leader<D> {
                 tracing::warn!(service = %self.config.service, instance = self.config.instance, term, "deposed: another term began");
                 Err(End::Deposed)
             }
-            Err(PublishError::Unknown(why)) => {
+            Err(PublishError::Unknown(why) | PublishError::Stuck(why)) => {
                 tracing::warn!(service = %self.config.service, term, why, "outcome unknown: beginning a new term");
                 Ok(Wrote::Perhaps)
             }

@@ -11,7 +11,7 @@ use footplate_testkit::{eventually, nats};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
 const SOON: Duration = Duration::from_secs(30);
@@ -202,6 +202,52 @@ async fn a_full_ledger_refuses_loses_nothing_and_goes_on_when_it_has_room() {
     let _mended = JetStreamBroker::connect(config).await.unwrap();
     let next = ledger.append(note(&subject, event_id(), "again"), stored.last().copied().unwrap()).await.unwrap();
     assert_eq!(next, stored.len() as u64 + 1);
+}
+
+/// A monitoring listener that answers every question with one text.
+async fn monitoring(answer: &'static str) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((mut asked, _)) = listener.accept().await {
+            // Closed with its question unread, the connection would be reset before the answer is seen.
+            let _ = asked.read(&mut [0; 1_024]).await.unwrap();
+            let told = format!("HTTP/1.0 503 Service Unavailable\r\nContent-Type: application/json\r\n\r\n{answer}");
+            asked.write_all(told.as_bytes()).await.unwrap();
+        }
+    });
+    address
+}
+
+/// After a failed write nats-server answers no publication any more; only its health page says why.
+#[tokio::test]
+async fn a_broker_that_is_silent_since_its_disk_is_full_is_told_from_one_that_is_silent() {
+    const FULL: &str =
+        r#"{"status":"unavailable","error":"JetStream stream '$G > LEDGER' write error: write 1.blk: no space left on device"}"#;
+    const OTHER: &str = r#"{"status":"unavailable","error":"JetStream is not current with the meta leader"}"#;
+    for (health, full) in [(FULL, true), (OTHER, false)] {
+        let server = nats().start().await;
+        let mut config = servers::config(&server);
+        config.monitor = Some(monitoring(health).await);
+        let broker = JetStreamBroker::connect(config).await.unwrap();
+        let ledger = Ledger::new(Arc::new(broker.clone()));
+        server.pause().unwrap();
+        let (silent, refused) = tokio::join!(
+            broker.publish(StreamName::Ledger, message("fp.ledger.p.run.1", "1"), Expect::Any),
+            ledger.append(note(&experiment("a"), event_id(), "x"), 0),
+        );
+        server.resume().unwrap();
+        match full {
+            true => {
+                assert!(matches!(&silent, Err(PublishError::Stuck(why)) if why.contains("no space left")), "{silent:?}");
+                assert!(matches!(&refused, Err(AppendError::Full(why)) if why.contains("no space left")), "{refused:?}");
+            }
+            false => {
+                assert!(matches!(silent, Err(PublishError::Unknown(_))), "{silent:?}");
+                assert!(matches!(refused, Err(AppendError::Unavailable(_))), "{refused:?}");
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -30,7 +30,7 @@ macro_rules! call {
         let client: &footplate_api::Client = &$client;
         let message = $message;
         client
-            .safely(|| {
+            .safely_within($deadline, || {
                 let mut service = client.$service();
                 let mut request = tonic::Request::new(message.clone());
                 request.set_timeout($deadline);

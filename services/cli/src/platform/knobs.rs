@@ -32,8 +32,11 @@ pub const NATS_REPLICAS: Knob<usize> =
 pub const NATS_DISK: Knob<ByteCount> =
     Knob::new("nats.disk", "8GiB", "what all streams together may take; it must be free on the broker's disk");
 /// The monitoring address of the broker.
-pub const NATS_MONITOR: Knob<String> =
-    Knob::new("nats.monitor", "", "host:port of the broker's monitoring, for `doctor`; empty: not asked");
+pub const NATS_MONITOR: Knob<String> = Knob::new(
+    "nats.monitor",
+    "",
+    "host:port of the broker's monitoring, for `doctor` and to learn that its disk is full; empty: not asked",
+);
 /// The port of the own broker.
 pub const NATS_PORT: Knob<u16> = Knob::new("nats.port", "7452", "loopback port of the broker that `up` starts");
 /// The monitoring port of the own broker.

@@ -236,9 +236,13 @@ impl Shipper {
                     tokio::time::sleep(PAUSE.1).await;
                 }
                 // Unknown: sent again; the reader drops the repeat.
-                Err(PublishError::Unknown(_) | PublishError::Full(_) | PublishError::Unavailable(_) | PublishError::Conflict) => {
-                    return false;
-                }
+                Err(
+                    PublishError::Unknown(_)
+                    | PublishError::Stuck(_)
+                    | PublishError::Full(_)
+                    | PublishError::Unavailable(_)
+                    | PublishError::Conflict,
+                ) => return false,
             }
         }
     }

@@ -84,7 +84,7 @@ impl Lead {
         let message = Message { subject: beat_subject(node), headers: Vec::new(), payload };
         match self.broker.publish(StreamName::Beats, message, Expect::Subject(expected)).await {
             // On a conflict the node has beaten after all; an unknown outcome shows on the subject, or is tried again.
-            Ok(_) | Err(PublishError::Conflict | PublishError::Unknown(_)) => Ok(()),
+            Ok(_) | Err(PublishError::Conflict | PublishError::Unknown(_) | PublishError::Stuck(_)) => Ok(()),
             Err(error) => Err(error.to_string()),
         }
     }

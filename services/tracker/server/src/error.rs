@@ -30,6 +30,9 @@ pub(crate) fn append_failed(error: AppendError) -> Refusal {
 pub(crate) fn publish_failed(error: PublishError) -> Refusal {
     match error {
         PublishError::Full(_) => Refusal::new(&reason::DISK_FULL, error.to_string()),
+        PublishError::Stuck(_) => {
+            Refusal::new(&reason::DISK_FULL, error.to_string()).next("free space, then send the batch again under its number")
+        }
         PublishError::Unavailable(_) => Refusal::new(&reason::BROKER_AWAY, error.to_string()),
         PublishError::Unknown(_) => Refusal::new(&reason::OUTCOME_UNKNOWN, error.to_string()).next("send the batch again under its number"),
         PublishError::Conflict | PublishError::Refused(_) => Refusal::internal(error),

@@ -191,7 +191,7 @@ impl Performer {
             let outcome = match broker.publish(StreamName::Beats, message, Expect::Subject(expect)).await {
                 Ok(sequence) => BeatOutcome::Acknowledged(sequence),
                 Err(PublishError::Conflict) => BeatOutcome::Conflict,
-                Err(PublishError::Unknown(_)) => BeatOutcome::Unknown,
+                Err(PublishError::Unknown(_) | PublishError::Stuck(_)) => BeatOutcome::Unknown,
                 Err(error @ (PublishError::Full(_) | PublishError::Unavailable(_) | PublishError::Refused(_))) => {
                     tracing::warn!(%error, "beat not sent");
                     BeatOutcome::NotSent
