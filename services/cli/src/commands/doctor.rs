@@ -5,7 +5,7 @@ use crate::{
     call,
     context::Context,
     output::{Column, Exit, Failure, Row},
-    platform::{self, broker, knobs, nats_server},
+    platform::{self, broker, data, knobs, nats_server},
 };
 use footplate_api::{ApiError, Client, v1};
 use footplate_eventlog::jetstream::{Credentials, JetStreamBroker, Probe, SyncProbe};
@@ -149,12 +149,18 @@ async fn look_at_nodes(client: &Client) -> Finding {
     }
 }
 
+/// The program of the `up` that runs over the data folder, whatever this shell's settings name; else the one that the next `up` would start.
 fn look_at_program(config: &Config, folder: &Path) -> Finding {
     let named = config.get(&knobs::NATS_PROGRAM);
-    let named = (!named.is_empty()).then(|| Path::new(&named).to_owned());
-    let found = nats_server::find(named.as_deref(), folder).and_then(|program| Ok((nats_server::version(&program)?, program)));
+    let named = (!named.is_empty()).then(|| PathBuf::from(&named));
+    let running = data::is_held(folder).then(|| nats_server::started(folder)).flatten();
+    let (program, whose) = match running {
+        Some(program) => (Some(program), ", which `up` runs here"),
+        None => (named, ""),
+    };
+    let found = nats_server::find(program.as_deref(), folder).and_then(|program| Ok((nats_server::version(&program)?, program)));
     match found {
-        Ok((version, program)) => Finding::good("nats-server", format!("{version} at {}", program.display())),
+        Ok((version, program)) => Finding::good("nats-server", format!("{version} at {}{whose}", program.display())),
         Err(error) if config.get(&knobs::NATS_URL).is_empty() => {
             Finding::new("nats-server", Verdict::Odd, error.to_string(), "needed by `footplate up` alone")
         }
@@ -273,7 +279,32 @@ fn look_at_disk(folder: &Path) -> Finding {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn the_program_of_a_running_platform_is_shown_whatever_this_shells_settings_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = |name: &str, version: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, format!("#!/bin/sh\necho 'nats-server: v{version}'\n")).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+            path
+        };
+        let (used, named) = (program("used", "2.15.1"), program("named", "2.14.7"));
+        let data = folder.path().join("data");
+        std::fs::create_dir_all(data.join("nats")).unwrap();
+        std::fs::write(data.join("nats/program"), used.as_os_str().as_encoded_bytes()).unwrap();
+        let nothing = ServiceArgs { config: None, settings: Vec::new(), nats: None, data: None };
+        let config = platform::load(&nothing, &[("nats.program", named.display().to_string())]).unwrap();
+        let held = data::DataFolder::take(&data).unwrap();
+        let running = look_at_program(&config, &data);
+        assert!(running.found.contains("2.15.1") && running.found.contains(&*used.to_string_lossy()), "{}", running.found);
+        drop(held);
+        let next = look_at_program(&config, &data);
+        assert!(next.found.contains("2.14.7") && next.found.contains(&*named.to_string_lossy()), "{}", next.found);
+    }
 
     #[test]
     fn a_streams_size_is_its_own_and_a_long_list_of_differences_is_cut() {

@@ -34,6 +34,13 @@ pub enum DataFolderError {
     },
 }
 
+/// Whether a process holds this folder now.
+pub fn is_held(path: &Path) -> bool {
+    // Shared and given back at once: it stands in the way of nobody but who takes the folder at this very moment.
+    let Ok(lock) = File::open(path.join("lock")) else { return false };
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockShared).is_err()
+}
+
 impl DataFolder {
     /// Takes a folder, made when absent.
     ///
@@ -83,7 +90,9 @@ mod tests {
         let held = DataFolder::take(folder.path()).unwrap();
         let refused = DataFolder::take(folder.path()).unwrap_err().to_string();
         assert!(refused.contains(&std::process::id().to_string()) && refused.contains("--data"), "{refused}");
+        assert!(is_held(folder.path()));
         drop(held);
+        assert!(!is_held(folder.path()) && !is_held(&folder.path().join("absent")));
         DataFolder::take(folder.path()).unwrap();
     }
 

@@ -4,8 +4,10 @@
 //! long as the process.
 
 use footplate_clock::entropy;
+use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -24,6 +26,9 @@ const RESTARTS_MAX: usize = 5;
 const RESTART_WINDOW: Duration = Duration::from_secs(60);
 /// How long it may take to end when asked.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
+
+/// The file, beside the broker's own, that names its program.
+const PROGRAM_FILE: &str = "program";
 
 /// Why there is no broker.
 #[derive(Debug, thiserror::Error)]
@@ -146,6 +151,12 @@ pub fn version(program: &Path) -> Result<String, NatsServerError> {
     Ok(version)
 }
 
+/// The program that the last `up` over a data folder has started; `None` when it has started none.
+pub fn started(data: &Path) -> Option<PathBuf> {
+    let program = std::fs::read(data.join("nats").join(PROGRAM_FILE)).ok()?;
+    (!program.is_empty()).then(|| PathBuf::from(OsString::from_vec(program)))
+}
+
 impl NatsServer {
     /// Starts a broker and waits until it serves. Blocking.
     ///
@@ -166,6 +177,9 @@ impl NatsServer {
         std::fs::create_dir_all(&folder).map_err(|error| not_up(error.to_string()))?;
         let file = folder.join("nats.conf");
         write_config(&file, config, &folder, &log, &user, &password).map_err(|error| not_up(error.to_string()))?;
+        // For `doctor`: nothing else tells which program it was, once it runs.
+        let whole = std::path::absolute(&program).unwrap_or_else(|_| program.clone());
+        std::fs::write(folder.join(PROGRAM_FILE), whole.as_os_str().as_bytes()).map_err(|error| not_up(error.to_string()))?;
         let stop = Arc::new(AtomicBool::new(false));
         let (up, came_up) = mpsc::channel();
         let keeper = Keeper { program, file, port: config.port, stop: stop.clone(), up };

@@ -101,6 +101,10 @@ fn what_keeps_it_from_starting_says_what_to_do() {
     assert_eq!(code, 4, "{told}");
     assert!(told.contains("in use by process") && told.contains("--data"), "{told}");
 
+    let found = up.done(&["doctor", "--data", &data, "-o", "json"]);
+    let program = footplate_testkit::nats_server_program().unwrap();
+    assert!(found.contains(&*program.to_string_lossy()), "the program that it really runs, named by a setting of `up` alone: {found}");
+
     let other = tempfile::tempdir().unwrap();
     let other_data = other.path().display().to_string();
     let (code, told) = refused(&up, &["up", "--data", &other_data, "--listen", &up.addr]);
