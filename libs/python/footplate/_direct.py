@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from . import _arguments
 from ._backlog import Backlog, Op
-from ._door import Door, FootplateError, Refused, Unavailable
+from ._door import Door, FootplateError, Refused, Unavailable, pick
 from ._faults import LOG, warn
 from ._places import Place
 
@@ -78,10 +78,14 @@ class Sender:
 
     def _log_batch(self, n: int, series: Dict[str, List[Dict[str, Any]]]) -> None:
         header = self._header
-        self._door.call("MetricService", "LogBatch", {
+        answer = self._door.call("MetricService", "LogBatch", {
             "runId": header["run"], "attempt": header["attempt"], "rank": header["rank"], "session": header["session"], "n": str(n),
             "series": [{"name": name, "points": points} for name, points in series.items()]})
         self._batches = n
+        implausible = int(pick(answer, "implausible_times", 0) or 0)
+        if implausible:
+            warn("implausible times {}".format(header["run"]), "run %s: the platform finds the time of %d points implausible (before 2000, or over a "
+                 "day ahead) and keeps it as it is; look at this machine's clock", header["run"], implausible, once=True)
 
     def _send_params(self, op: Op, document: Dict[str, Any], request: Dict[str, Any]) -> None:
         params = {key: json.dumps(value, ensure_ascii=False) for key, value in document["params"].items()}

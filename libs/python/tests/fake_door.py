@@ -48,6 +48,7 @@ class FakeDoor:
         self.points = []  # (run, rank, name, step, value), each stored once
         self.blobs = {}
         self.artifacts = {}
+        self.implausible_times = 0  # that every batch is told
         self.fail = {}  # method -> list of (status, code) or "lose" for the next calls
         self.server = Server(("127.0.0.1", port), Handler)
         self.address = "127.0.0.1:{}".format(self.server.server_address[1])
@@ -120,7 +121,8 @@ class FakeDoor:
                     self.points.append((request["runId"], request["rank"], series["name"], int(point["step"]), point["value"]))
         elif n > highest + 1:
             return 400, {"code": "invalid_argument", "message": "batch {} after {}".format(n, highest)}
-        return {"session": request["session"], "acked": str(self.batches[request["session"]])}
+        answer = {"session": request["session"], "acked": str(self.batches[request["session"]])}
+        return dict(answer, implausibleTimes=str(self.implausible_times)) if self.implausible_times else answer
 
     def PutBlob(self, request):
         data = base64.b64decode(request["data"])

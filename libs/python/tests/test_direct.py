@@ -118,6 +118,19 @@ class Recording(WithDoor):
         self.assertIn("as planned", "".join(logs.output))
         self.assertEqual(len(self.door.points), 1)
 
+    def test_times_that_the_platform_finds_implausible_are_told_once_a_run(self):
+        self.door.implausible_times = 2
+        with self.assertLogs("footplate", logging.WARNING) as logs:
+            for run in (self.run_(), self.run_("0" * 31 + "2")):
+                for step in range(3):
+                    run.log({"loss": 1.0}, step=step)
+                    self.assertTrue(run.flush(20))
+        told = [line for line in logs.output if "implausible" in line]
+        self.assertEqual(len(told), 2, told)
+        self.assertIn("2 points", told[0])
+        self.assertIn("clock", told[0])
+        self.assertEqual(len(self.door.points), 6, "they are kept")
+
     def test_a_run_that_a_view_does_not_show_yet_costs_no_record(self):
         self.door.fail = {"MetricService/LogBatch": [(404, "not_found"), (404, "not_found"), (500, "internal")]}
         run = self.run_()

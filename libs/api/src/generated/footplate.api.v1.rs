@@ -6348,6 +6348,8 @@ pub struct Point {
     /// Milliseconds since 1970; 0 to have the server's time set.
     #[prost(int64, tag = "2")]
     pub time_ms: i64,
+    /// Any double, bit for bit, NaN and the infinities too. Only the sign of a negative zero may be lost, in either direction: a protobuf library
+    /// may leave out what equals the default, and then it arrives as 0.
     #[prost(double, tag = "3")]
     pub value: f64,
 }
@@ -6414,6 +6416,10 @@ pub struct IngestResponse {
     /// Every batch up to this number is durable.
     #[prost(uint64, tag = "2")]
     pub acked: u64,
+    /// How many points of this request have an implausible time: before the year 2000, or more than a day ahead of the server's clock, as
+    /// when seconds or nanoseconds were given for milliseconds. They are stored as they are.
+    #[prost(uint64, tag = "3")]
+    pub implausible_times: u64,
 }
 impl ::prost::Name for IngestResponse {
     const NAME: &'static str = "IngestResponse";

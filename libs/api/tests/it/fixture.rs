@@ -108,14 +108,16 @@ impl MetricService for Desk {
     type IngestStream = Pin<Box<dyn Stream<Item = Result<IngestResponse, Status>> + Send>>;
 
     async fn ingest(&self, request: Request<Streaming<IngestRequest>>) -> Result<Response<Self::IngestStream>, Status> {
-        let acks = request.into_inner().map(|batch| batch.map(|batch| IngestResponse { session: batch.session, acked: batch.n }));
+        let acks = request
+            .into_inner()
+            .map(|batch| batch.map(|batch| IngestResponse { session: batch.session, acked: batch.n, ..IngestResponse::default() }));
         Ok(Response::new(Box::pin(acks)))
     }
 
     async fn log_batch(&self, request: Request<IngestRequest>) -> Result<Response<IngestResponse>, Status> {
         let points = request.get_ref().series.iter().flat_map(|series| &series.points);
         let odd = points.filter(|point| !point.value.is_finite()).count();
-        Ok(Response::new(IngestResponse { session: request.get_ref().session.clone(), acked: odd as u64 }))
+        Ok(Response::new(IngestResponse { session: request.get_ref().session.clone(), acked: odd as u64, implausible_times: 0 }))
     }
 
     async fn list_latest(&self, _: Request<ListLatestRequest>) -> Result<Response<ListLatestResponse>, Status> {

@@ -48,9 +48,9 @@ impl MetricService for MetricDoor {
         });
         // How far a session is durable is told when the answer's turn has come: batches become durable in any order.
         let ingest = self.ingest.clone();
-        let answers = taken.try_buffered(IN_FLIGHT).and_then(move |session| {
+        let answers = taken.try_buffered(IN_FLIGHT).and_then(move |taken| {
             let ingest = ingest.clone();
-            async move { ingest.answer(&session).await.map_err(Status::from) }
+            async move { ingest.answer(&taken).await.map_err(Status::from) }
         });
         Ok(Response::new(answers.boxed()))
     }
@@ -59,8 +59,8 @@ impl MetricService for MetricDoor {
         let project = project_of(&request, &request.get_ref().project)?;
         let mut batch = request.into_inner();
         batch.project = project.to_string();
-        let session = self.ingest.take(batch).await?;
-        Ok(Response::new(self.ingest.answer(&session).await?))
+        let taken = self.ingest.take(batch).await?;
+        Ok(Response::new(self.ingest.answer(&taken).await?))
     }
 
     async fn list_latest(&self, request: Request<v1::ListLatestRequest>) -> Result<Response<v1::ListLatestResponse>, Status> {

@@ -19,6 +19,13 @@ use tokio::time::Instant;
 /// How often an answer looks a session up that is forgotten again meanwhile.
 const LOOKS_MAX: u32 = 8;
 
+/// A batch that is durable, and what its answer is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Taken {
+    session: SessionKey,
+    implausible_times: u64,
+}
+
 /// The door for clients' batches. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Ingest {
@@ -50,13 +57,14 @@ impl Ingest {
         Self { view, consumer, publisher, source, clock, figures, sessions, within }
     }
 
-    /// Takes one batch: `Ok`, with its session, when it is durable. A repeated number is taken and not sent again.
-    pub(crate) async fn take(&self, request: IngestRequest) -> Result<SessionKey, Refusal> {
+    /// Takes one batch: `Ok` when it is durable. A repeated number is taken and not sent again.
+    pub(crate) async fn take(&self, request: IngestRequest) -> Result<Taken, Refusal> {
         let batch = check(&request, self.clock.now())?;
         self.check_run(&batch).await?;
         let key = SessionKey { source: SeriesSource::Run(batch.run), attempt: batch.attempt, rank: batch.rank, session: batch.session };
+        let taken = Taken { session: key.clone(), implausible_times: batch.implausible };
         if self.is_durable(&key, batch.n).await? {
-            return Ok(key);
+            return Ok(taken);
         }
         let subject = metrics_subject(batch.run, &self.source);
         let message = Message { subject, headers: Vec::new(), payload: batch.packed().encode_to_vec().into() };
@@ -68,7 +76,7 @@ impl Ingest {
             tracing::warn!(run = %batch.run, points = batch.implausible, "points with an implausible time are kept as they are");
         }
         self.lock().note(&key, batch.n);
-        Ok(key)
+        Ok(taken)
     }
 
     /// Whether the batch need not be sent. A session's first batch needs no look: sent twice, it is stored once.
@@ -123,12 +131,14 @@ impl Ingest {
         }
     }
 
-    /// Up to which number a session is durable, as far as this instance knows; one that it has forgotten is looked up.
-    pub(crate) async fn answer(&self, key: &SessionKey) -> Result<IngestResponse, Refusal> {
+    /// Up to which number the batch's session is durable, as far as this instance knows; one that it has forgotten is looked up.
+    pub(crate) async fn answer(&self, taken: &Taken) -> Result<IngestResponse, Refusal> {
+        let key = &taken.session;
         for _ in 0..LOOKS_MAX {
             let known = self.lock().contiguous(key);
             if let Some(acked) = known {
-                return Ok(IngestResponse { session: key.session.to_string(), acked });
+                let session = key.session.to_string();
+                return Ok(IngestResponse { session, acked, implausible_times: taken.implausible_times });
             }
             self.look_up(key).await?;
         }

@@ -99,13 +99,20 @@ async fn a_metric_for_another_projects_run_or_an_unknown_run_is_not_found() {
 }
 
 #[tokio::test]
-async fn implausible_times_are_kept_as_they_are() {
+async fn implausible_times_are_kept_as_they_are_and_told() {
     let world = World::new().await;
     let run = world.create("first").await;
     let times = [1_700_000_000, 1_700_000_000_123, 1_700_000_000_123_456, 4_102_444_800_000];
     let points = times.iter().enumerate().map(|(step, time_ms)| v1::Point { step: step as i64, time_ms: *time_ms, value: 0.0 }).collect();
     let series = vec![v1::SeriesPoints { name: "t".into(), points }];
-    log(&world, v1::IngestRequest { series, ..batch(&run, &session(1), 1, "t", &[]) }).await.unwrap();
+    let request = v1::IngestRequest { series, ..batch(&run, &session(1), 1, "t", &[]) };
+    assert_eq!(log(&world, request.clone()).await.unwrap().implausible_times, 3);
+    assert_eq!(
+        log(&world, request).await.unwrap().implausible_times,
+        3,
+        "a repeat, whose first answer may have been lost, is told the same"
+    );
+    assert_eq!(log(&world, batch(&run, &session(1), 2, "u", &[(1, 1.0)])).await.unwrap().implausible_times, 0);
     let read: Vec<i64> = world.history(&run, "t").await.points.iter().map(|point| point.time_ms).collect();
     assert_eq!(read, times);
 }
