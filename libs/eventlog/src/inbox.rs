@@ -331,7 +331,7 @@ pub async fn read_settled(broker: &dyn Broker, service: &str) -> Vec<Settled> {
 pub async fn publish_settled(broker: &dyn Broker, service: &str, node: NodeName, up_to: SpoolPosition) -> Result<(), String> {
     let subject = settled_subject(&node, service);
     let payload = serde_json::to_vec(&Settled { node, up_to }).map_err(|error| error.to_string())?;
-    let message = crate::port::Message { subject, headers: Vec::new(), payload: Bytes::from(payload) };
+    let message = crate::port::Message { subject, headers: crate::port::Headers::default(), payload: Bytes::from(payload) };
     broker.publish(StreamName::Settled, message, crate::port::Expect::Any).await.map(|_| ()).map_err(|error| error.to_string())
 }
 

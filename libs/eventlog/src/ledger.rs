@@ -180,7 +180,7 @@ impl Ledger {
             );
         }
         let (headers, payload) = footplate_events::encode(&envelope)?;
-        let message = Message { subject, headers, payload: payload.into() };
+        let message = Message { subject, headers: headers.into(), payload: payload.into() };
         let deadline = Instant::now() + within;
         let (answer, answered) = oneshot::channel();
         let append = Append::new(message, envelope.id, expected, deadline, answer);

@@ -31,6 +31,6 @@ pub use ledger::{APPEND_WITHIN, AppendError, Ledger, LedgerItem, NotUnderstood};
 pub use live::{Counts, Live, follow};
 pub use mark::{Behind, Mark};
 pub use place::{FilePlace, Parked, Place, PlaceStore};
-pub use port::{Bounds, Broker, Expect, Message, Page, PublishError, ReadError, Stored, StreamName, TailItem};
+pub use port::{Bounds, Broker, Expect, Headers, Message, Page, PublishError, ReadError, Stored, StreamName, TailItem};
 pub use project::{ApplyError, Projection, project};
 pub use snapshot::{FolderSnapshots, Snapshot, SnapshotStore};

@@ -3,6 +3,9 @@
 use bytes::Bytes;
 use footplate_types::Timestamp;
 use futures::{future::BoxFuture, stream::BoxStream};
+use std::borrow::Cow;
+use std::ops::Deref;
+use std::sync::Arc;
 use tokio::sync::watch;
 
 /// The platform's streams.
@@ -63,13 +66,37 @@ impl StreamName {
     }
 }
 
+/// The headers of a message to be published, each name once. Cheap to clone: what is sent may have to be sent again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Headers(Arc<[(Cow<'static, str>, String)]>);
+
+impl Deref for Headers {
+    type Target = [(Cow<'static, str>, String)];
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl From<Vec<(&'static str, String)>> for Headers {
+    fn from(headers: Vec<(&'static str, String)>) -> Self {
+        Self(headers.into_iter().map(|(name, value)| (Cow::Borrowed(name), value)).collect())
+    }
+}
+
+impl From<Vec<(String, String)>> for Headers {
+    fn from(headers: Vec<(String, String)>) -> Self {
+        Self(headers.into_iter().map(|(name, value)| (Cow::Owned(name), value)).collect())
+    }
+}
+
 /// A message to be published.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// Its subject.
     pub subject: String,
-    /// Its headers, in order.
-    pub headers: Vec<(String, String)>,
+    /// Its headers.
+    pub headers: Headers,
     /// Its payload.
     pub payload: Bytes,
 }

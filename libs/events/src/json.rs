@@ -53,9 +53,13 @@ pub const PAYLOAD_MAX: usize = 256 * 1024;
 
 /// Percent-encodes what CloudEvents' NATS binding demands of header values: blank, `"`, `%` and everything outside printable ASCII.
 fn encode_value(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
+    let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'%';
+    if text.bytes().all(plain) {
+        return text.to_owned();
+    }
+    let mut out = String::with_capacity(text.len() + 16);
     for byte in text.bytes() {
-        if byte.is_ascii_graphic() && byte != b'"' && byte != b'%' {
+        if plain(byte) {
             out.push(byte as char);
         } else {
             out.push_str(&format!("%{byte:02X}"));
@@ -65,6 +69,9 @@ fn encode_value(text: &str) -> String {
 }
 
 fn decode_value(text: &str) -> Option<String> {
+    if !text.contains('%') {
+        return Some(text.to_owned());
+    }
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
@@ -81,7 +88,7 @@ fn decode_value(text: &str) -> Option<String> {
 
 /// The headers and the payload of an event. Refused when the payload is over [`PAYLOAD_MAX`].
 #[allow(clippy::type_complexity)]
-pub fn encode(envelope: &Envelope) -> Result<(Vec<(String, String)>, Vec<u8>), Invalid> {
+pub fn encode(envelope: &Envelope) -> Result<(Vec<(&'static str, String)>, Vec<u8>), Invalid> {
     let event_type = envelope.event.event_type();
     let payload = envelope.event.payload().map_err(|error| Invalid::new(event_type.to_string(), error, "a payload that is valid JSON"))?;
     if payload.len() > PAYLOAD_MAX {
@@ -92,11 +99,13 @@ pub fn encode(envelope: &Envelope) -> Result<(Vec<(String, String)>, Vec<u8>), I
             format!("an event of at most {PAYLOAD_MAX} bytes; longer texts are documents"),
         ));
     }
-    let aggregate = format!("{}/{}", envelope.subject.aggregate.as_str(), envelope.subject.id());
-    let mut headers = vec![
+    let aggregate = [envelope.subject.aggregate.as_str(), "/", envelope.subject.id()].concat();
+    let id = envelope.id.to_string();
+    let mut headers = Vec::with_capacity(12);
+    headers.extend([
         (header::SPEC_VERSION, "1.0".to_owned()),
-        (header::ID, envelope.id.to_string()),
-        (header::MESSAGE_ID, envelope.id.to_string()),
+        (header::ID, id.clone()),
+        (header::MESSAGE_ID, id),
         (header::TYPE, event_type.to_string()),
         (header::SOURCE, encode_value(&envelope.source)),
         (header::SUBJECT, encode_value(&aggregate)),
@@ -104,26 +113,32 @@ pub fn encode(envelope: &Envelope) -> Result<(Vec<(String, String)>, Vec<u8>), I
         (header::CONTENT_TYPE, "application/json".to_owned()),
         (header::ACTOR, encode_value(envelope.actor.as_str())),
         (header::CORRELATION, envelope.correlation.to_string()),
-    ];
+    ]);
     if let Some(cause) = &envelope.causation {
         headers.push((header::CAUSATION, cause.to_string()));
     }
     if let Some(trace) = &envelope.trace {
         headers.push((header::TRACE, trace.as_str().to_owned()));
     }
-    Ok((headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(), payload))
+    Ok((headers, payload))
 }
 
 /// Reads a message of the ledger. Never fails: what cannot be read is told as such.
-pub fn decode(sequence: u64, recorded_at: Timestamp, subject: &str, headers: &[(String, String)], payload: &[u8]) -> Decoded {
+pub fn decode<N: AsRef<str>>(sequence: u64, recorded_at: Timestamp, subject: &str, headers: &[(N, String)], payload: &[u8]) -> Decoded {
     match read(sequence, recorded_at, subject, headers, payload) {
         Ok(decoded) => decoded,
         Err(reason) => Decoded::Poison { reason },
     }
 }
 
-fn read(sequence: u64, recorded_at: Timestamp, subject: &str, headers: &[(String, String)], payload: &[u8]) -> Result<Decoded, String> {
-    let get = |name: &str| headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str());
+fn read<N: AsRef<str>>(
+    sequence: u64,
+    recorded_at: Timestamp,
+    subject: &str,
+    headers: &[(N, String)],
+    payload: &[u8],
+) -> Result<Decoded, String> {
+    let get = |name: &str| headers.iter().find(|(known, _)| known.as_ref().eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str());
     let need = |name: &str| get(name).ok_or_else(|| format!("header {name} is missing"));
     let text = |name: &str| need(name).and_then(|value| decode_value(value).ok_or_else(|| format!("header {name} is not readable")));
     let event_type = need(header::TYPE)?;
@@ -190,7 +205,7 @@ mod tests {
         assert!(matches!(poison, Decoded::Poison { .. }));
         let foreign = decode(7, Timestamp::default(), "fp.ledger._.node.n1", &headers, &payload);
         assert!(matches!(foreign, Decoded::Poison { .. }));
-        headers.iter_mut().find(|(name, _)| name == header::TYPE).unwrap().1 = "footplate.term.flown.v1".to_owned();
+        headers.iter_mut().find(|(name, _)| *name == header::TYPE).unwrap().1 = "footplate.term.flown.v1".to_owned();
         let unknown = decode(7, Timestamp::default(), &subject, &headers, &payload);
         assert_eq!(unknown, Decoded::Unknown { event_type: "footplate.term.flown.v1".to_owned() });
     }

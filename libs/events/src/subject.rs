@@ -214,7 +214,10 @@ impl Subject {
 
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}.{}", Self::PREFIX, self.project, self.aggregate.as_str(), self.id)
+        for part in [Self::PREFIX, ".", self.project.as_str(), ".", self.aggregate.as_str(), ".", &self.id] {
+            f.write_str(part)?;
+        }
+        Ok(())
     }
 }
 

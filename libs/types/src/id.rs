@@ -6,9 +6,15 @@ use std::fmt;
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
+/// Every event carries several ids: one write of the whole text, not one a digit.
 fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    for byte in bytes {
-        write!(f, "{}{}", HEX[usize::from(byte >> 4)] as char, HEX[usize::from(byte & 15)] as char)?;
+    for part in bytes.chunks(32) {
+        let mut digits = [0u8; 64];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(part) {
+            pair[0] = HEX[usize::from(byte >> 4)];
+            pair[1] = HEX[usize::from(byte & 15)];
+        }
+        f.write_str(std::str::from_utf8(&digits[..part.len() * 2]).map_err(|_| fmt::Error)?)?;
     }
     Ok(())
 }
@@ -18,7 +24,11 @@ fn read_hex<const N: usize>(kind: &str, text: &str) -> Result<[u8; N], Invalid> 
     if text.len() != N * 2 {
         return Err(refused());
     }
-    let digit = |byte: u8| HEX.iter().position(|known| *known == byte).map(|at| at as u8);
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
     let mut out = [0u8; N];
     for (at, pair) in text.as_bytes().chunks_exact(2).enumerate() {
         let (Some(high), Some(low)) = (digit(pair[0]), digit(pair[1])) else { return Err(refused()) };

@@ -142,12 +142,34 @@ impl fmt::Display for Timestamp {
         let nanos = self.0.rem_euclid(NANOS);
         let (year, month, day) = civil_from_days(seconds.div_euclid(DAY_SECONDS));
         let of_day = seconds.rem_euclid(DAY_SECONDS);
-        write!(f, "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}", of_day / 3_600, of_day / 60 % 60, of_day % 60)?;
-        if nanos != 0 {
-            let digits = format!("{nanos:09}");
-            write!(f, ".{}", digits.trim_end_matches('0'))?;
+        // Every event carries one: one write of the whole text. The years that an instant can have (1678 to 2262) have four digits.
+        let mut text = [0u8; 30];
+        put(&mut text[..4], year);
+        for (at, sign, number) in
+            [(4, b'-', month), (7, b'-', day), (10, b'T', of_day / 3_600), (13, b':', of_day / 60 % 60), (16, b':', of_day % 60)]
+        {
+            text[at] = sign;
+            put(&mut text[at + 1..at + 3], number);
         }
-        f.write_str("Z")
+        let mut length = 19;
+        if nanos != 0 {
+            text[19] = b'.';
+            put(&mut text[20..29], nanos);
+            length = 29;
+            while text[length - 1] == b'0' {
+                length -= 1;
+            }
+        }
+        text[length] = b'Z';
+        f.write_str(std::str::from_utf8(&text[..=length]).map_err(|_| fmt::Error)?)
+    }
+}
+
+/// Writes a number with leading zeros, as many digits as there is room for.
+fn put(digits: &mut [u8], mut number: i64) {
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
     }
 }
 

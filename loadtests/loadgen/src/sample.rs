@@ -82,5 +82,5 @@ impl Sample {
 /// An event as the broker stores it.
 pub(crate) fn encoded(envelope: &Envelope) -> Result<Message> {
     let (headers, payload) = footplate_events::encode(envelope)?;
-    Ok(Message { subject: envelope.subject.to_string(), headers, payload: payload.into() })
+    Ok(Message { subject: envelope.subject.to_string(), headers: headers.into(), payload: payload.into() })
 }

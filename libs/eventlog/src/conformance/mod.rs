@@ -72,7 +72,7 @@ macro_rules! broker_conformance {
 
 /// A message of the ledger with a header and a payload.
 pub fn message(subject: &str, text: &str) -> Message {
-    Message { subject: subject.to_owned(), headers: vec![("x-test".to_owned(), text.to_owned())], payload: text.to_owned().into() }
+    Message { subject: subject.to_owned(), headers: vec![("x-test", text.to_owned())].into(), payload: text.to_owned().into() }
 }
 
 /// Publishes one message with no expectation.

@@ -8,6 +8,7 @@ use async_nats::client::{RequestError, RequestErrorKind};
 use async_nats::{HeaderMap, HeaderName, HeaderValue, Request};
 use bytes::Bytes;
 use serde::Deserialize;
+use std::borrow::Cow;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -20,12 +21,12 @@ const SPURIOUS_PAUSE: Duration = Duration::from_micros(500);
 /// The longest pause before such a try.
 const SPURIOUS_PAUSE_MAX: Duration = Duration::from_millis(5);
 
-const EXPECTED_SEQUENCE: &str = "Nats-Expected-Last-Subject-Sequence";
-const EXPECTED_SUBJECT: &str = "Nats-Expected-Last-Subject-Sequence-Subject";
-const EXPECTED_STREAM: &str = "Nats-Expected-Stream";
-const BATCH_ID: &str = "Nats-Batch-Id";
-const BATCH_SEQUENCE: &str = "Nats-Batch-Sequence";
-const BATCH_COMMIT: &str = "Nats-Batch-Commit";
+static EXPECTED_SEQUENCE: HeaderName = HeaderName::from_static("Nats-Expected-Last-Subject-Sequence");
+static EXPECTED_SUBJECT: HeaderName = HeaderName::from_static("Nats-Expected-Last-Subject-Sequence-Subject");
+static EXPECTED_STREAM: HeaderName = HeaderName::from_static("Nats-Expected-Stream");
+static BATCH_ID: HeaderName = HeaderName::from_static("Nats-Batch-Id");
+static BATCH_SEQUENCE: HeaderName = HeaderName::from_static("Nats-Batch-Sequence");
+static BATCH_COMMIT: HeaderName = HeaderName::from_static("Nats-Batch-Commit");
 
 /// What JetStream answers to a publication.
 #[derive(Deserialize)]
@@ -83,10 +84,10 @@ async fn one_batch(core: &Core, stream: StreamName, messages: &[(Message, Expect
     let last = messages.len();
     for (number, (message, expect)) in (1..).zip(messages) {
         let mut headers = headers(stream, message, expect).map_err(Refused::Surely)?;
-        headers.insert(BATCH_ID, id.as_str());
-        headers.insert(BATCH_SEQUENCE, number.to_string().as_str());
+        headers.insert(BATCH_ID.clone(), id.as_str());
+        headers.insert(BATCH_SEQUENCE.clone(), number.to_string());
         if number == last {
-            headers.insert(BATCH_COMMIT, "1");
+            headers.insert(BATCH_COMMIT.clone(), "1");
             return sent(core, &message.subject, headers, message.payload.clone()).await;
         }
         if number == 1 {
@@ -159,18 +160,21 @@ fn failed(error: RequestError) -> PublishError {
 
 fn headers(stream: StreamName, message: &Message, expect: &Expect) -> Result<HeaderMap, PublishError> {
     let mut headers = HeaderMap::new();
-    for (name, value) in &message.headers {
+    for (name, value) in message.headers.iter() {
         let refused = |what: &str| PublishError::Refused(format!("{what} of header {name:?} is not one"));
-        let header = HeaderName::from_str(name).map_err(|_| refused("name"))?;
-        headers.append(header, HeaderValue::from_str(value).map_err(|_| refused("value"))?);
+        let header = match name {
+            Cow::Borrowed(name) => HeaderName::from_static(name),
+            Cow::Owned(name) => HeaderName::from_str(name).map_err(|_| refused("name"))?,
+        };
+        headers.insert(header, HeaderValue::from_str(value).map_err(|_| refused("value"))?);
     }
-    headers.insert(EXPECTED_STREAM, stream.as_str());
+    headers.insert(EXPECTED_STREAM.clone(), stream.as_str());
     match expect {
         Expect::Any => {}
-        Expect::Subject(sequence) => headers.insert(EXPECTED_SEQUENCE, sequence.to_string().as_str()),
+        Expect::Subject(sequence) => headers.insert(EXPECTED_SEQUENCE.clone(), sequence.to_string()),
         Expect::Other { subject, sequence } => {
-            headers.insert(EXPECTED_SEQUENCE, sequence.to_string().as_str());
-            headers.insert(EXPECTED_SUBJECT, subject.as_str());
+            headers.insert(EXPECTED_SEQUENCE.clone(), sequence.to_string());
+            headers.insert(EXPECTED_SUBJECT.clone(), subject.as_str());
         }
     }
     Ok(headers)

@@ -107,7 +107,7 @@ impl Pen {
             return Err(Invalid::new("subject", &envelope.subject, format!("an aggregate that the {service} owns")));
         }
         let (headers, payload) = footplate_events::encode(envelope)?;
-        Ok(Message { subject: envelope.subject.to_string(), headers, payload: payload.into() })
+        Ok(Message { subject: envelope.subject.to_string(), headers: headers.into(), payload: payload.into() })
     }
 
     async fn publish(&self, broker: &dyn Broker, term: u64, messages: Vec<Message>) -> Result<u64, PublishError> {

@@ -118,7 +118,7 @@ impl Lease {
         let lease_ms = u64::try_from(self.config.lease.as_millis()).unwrap_or(u64::MAX);
         let beat = LeaseBeat { service: self.config.service.clone(), instance: self.config.instance.clone(), number, lease_ms, released };
         let payload = serde_json::to_vec(&beat).ok()?.into();
-        let headers = vec![(HOLDER.to_owned(), self.holder.clone())];
+        let headers = vec![(HOLDER, self.holder.clone())].into();
         let message = Message { subject: self.subject.clone(), headers, payload };
         let sent = Instant::now();
         match self.broker.publish(StreamName::Beats, message, Expect::Subject(expected)).await {

@@ -75,7 +75,7 @@ impl Log {
         let stored = Stored {
             sequence: self.last,
             subject: message.subject.clone(),
-            headers: message.headers.clone(),
+            headers: message.headers.iter().map(|(name, value)| (name.to_string(), value.clone())).collect(),
             payload: message.payload.clone(),
             recorded_at: now,
         };

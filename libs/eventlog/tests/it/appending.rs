@@ -16,7 +16,7 @@ const SOON: Duration = Duration::from_secs(20);
 /// Publishes a message of the ledger as another build, or a broken one, might.
 pub(crate) async fn raw(broker: &dyn Broker, subject: &str, event_type: &str, payload: &str) -> u64 {
     let headers = vec![(header::TYPE.to_owned(), event_type.to_owned())];
-    let message = Message { subject: subject.to_owned(), headers, payload: payload.to_owned().into() };
+    let message = Message { subject: subject.to_owned(), headers: headers.into(), payload: payload.to_owned().into() };
     broker.publish(StreamName::Ledger, message, Expect::Any).await.unwrap()
 }
 
@@ -62,7 +62,7 @@ async fn a_lost_answer_is_found_behind_later_events() {
     for n in 1..=3 {
         let message = note(&subject, event_id(), &format!("later {n}"));
         let (headers, payload) = footplate_events::encode(&message).unwrap();
-        let message = Message { subject: subject.to_string(), headers, payload: payload.into() };
+        let message = Message { subject: subject.to_string(), headers: headers.into(), payload: payload.into() };
         broker.publish(StreamName::Ledger, message, Expect::Subject(n)).await.unwrap();
     }
     assert_eq!(lost.await.unwrap(), Ok(1));

@@ -47,8 +47,8 @@ impl LogStream {
 
 impl LogHeader {
     /// As header lines.
-    pub fn to_headers(&self) -> Vec<(String, String)> {
-        [
+    pub fn to_headers(&self) -> Vec<(&'static str, String)> {
+        vec![
             ("fp-spool", self.spool.to_string()),
             ("fp-offset", self.offset.to_string()),
             ("fp-kept-from", self.kept_from.to_string()),
@@ -60,14 +60,11 @@ impl LogHeader {
             ("fp-stream", self.stream.as_str().to_owned()),
             ("fp-at", self.at.to_string()),
         ]
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect()
     }
 
     /// Reads header lines; `None` when one is missing or unreadable.
-    pub fn from_headers(headers: &[(String, String)]) -> Option<Self> {
-        let get = |name: &str| headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    pub fn from_headers<N: AsRef<str>>(headers: &[(N, String)]) -> Option<Self> {
+        let get = |name: &str| headers.iter().find(|(known, _)| known.as_ref() == name).map(|(_, value)| value.as_str());
         Some(Self {
             spool: SpoolId::parse(get("fp-spool")?).ok()?,
             offset: get("fp-offset")?.parse().ok()?,

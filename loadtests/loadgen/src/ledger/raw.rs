@@ -2,7 +2,7 @@
 //! mode is the limit of that mode.
 
 use anyhow::{Context as _, Result, bail, ensure};
-use async_nats::jetstream::{self, consumer::pull, context::ContextBuilder, message::PublishMessage};
+use async_nats::jetstream::{self, consumer::DeliverPolicy, consumer::pull, context::ContextBuilder, message::PublishMessage};
 use async_nats::{Client, HeaderMap, HeaderValue};
 use bytes::Bytes;
 use footplate_eventlog::{Expect, Message};
@@ -10,6 +10,8 @@ use futures::{StreamExt, stream::FuturesUnordered};
 use serde_json::{Value, json};
 use std::future::IntoFuture;
 use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 /// How long any one answer may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -32,8 +34,8 @@ impl Ready {
     /// Makes a message ready, with its expectation.
     pub(crate) fn new(message: &Message, expect: &Expect) -> Result<Self> {
         let mut headers = HeaderMap::new();
-        for (name, value) in &message.headers {
-            headers.append(name.as_str(), value.parse::<HeaderValue>().context("a header")?);
+        for (name, value) in message.headers.iter() {
+            headers.append(name.as_ref(), value.parse::<HeaderValue>().context("a header")?);
         }
         headers.insert("Nats-Expected-Stream", "LEDGER");
         match expect {
@@ -124,6 +126,23 @@ impl Raw {
         Ok(())
     }
 
+    /// Follows the stream from its end on with the client's own ordered consumer; what it has read is told as it comes.
+    pub(crate) async fn follow(&self) -> Result<Follower> {
+        let mut stream = self.context.get_stream("LEDGER").await?;
+        let start_sequence = stream.info().await?.state.last_sequence + 1;
+        let config = pull::OrderedConfig { deliver_policy: DeliverPolicy::ByStartSequence { start_sequence }, ..Default::default() };
+        let mut messages = stream.create_consumer(config).await?.messages().await?;
+        let (read, seen) = watch::channel(0);
+        let task = tokio::spawn(async move {
+            while let Some(message) = messages.next().await {
+                let message = message?;
+                read.send_replace(message.info().map_err(anyhow::Error::from_boxed)?.stream_sequence);
+            }
+            bail!("the consumer ended")
+        });
+        Ok(Follower { seen, task })
+    }
+
     /// Reads one subject with one direct get; how many messages came.
     pub(crate) async fn direct(&self, subject: &str, most: usize) -> Result<usize> {
         let inbox = self.client.new_inbox();
@@ -138,6 +157,26 @@ impl Raw {
                 Some(_) => return Ok(count),
             }
         }
+    }
+}
+
+/// A bare reader; ends when dropped.
+pub(crate) struct Follower {
+    seen: watch::Receiver<u64>,
+    task: JoinHandle<Result<()>>,
+}
+
+impl Follower {
+    /// Waits until everything up to `sequence` was read.
+    pub(crate) async fn has_read(&mut self, sequence: u64) -> Result<()> {
+        tokio::time::timeout(PATIENCE, self.seen.wait_for(|seen| *seen >= sequence)).await?.context("the reader ended")?;
+        Ok(())
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.task.abort();
     }
 }
 

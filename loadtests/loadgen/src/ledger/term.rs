@@ -1,9 +1,10 @@
 //! A leader's appends: full batches under a term, each decided upon a view that has folded the one before, beside bare batches with the
-//! same expectation.
+//! same expectation, each sent when a bare reader has seen the one before. A reader costs the broker a good part of its rate, and no leader
+//! is without one; the rate of bare batches that nobody reads is told too.
 
-use super::raw::{Raw, Ready};
+use super::raw::{Follower, Raw, Ready};
 use super::{Options, Stage, Turns, rate};
-use crate::figures::{Against, Figures};
+use crate::figures::{Against, Figures, median};
 use crate::sample::{Sample, encoded};
 use anyhow::{Context as _, Result};
 use footplate_es::{Decision, Evolve};
@@ -25,17 +26,21 @@ const LEASE: Duration = Duration::from_secs(30);
 pub(super) async fn run(options: &Options, figures: &mut Figures) -> Result<()> {
     let mut stage = Stage::open(true).await?;
     let mut turns = Turns::default();
+    let mut unread = Vec::new();
     for turn in 0..options.repetitions {
-        turns.raw.push(bare(&mut stage.raw, &stage.sample, options.events, turn).await?);
+        unread.push(bare(&mut stage.raw, None, &stage.sample, options.events, turn).await?);
+        let follower = stage.raw.follow().await?;
+        turns.raw.push(bare(&mut stage.raw, Some(follower), &stage.sample, options.events, turn + options.repetitions).await?);
         let envelopes = stage.sample.openings(options.events)?;
         turns.ours.push(led(&stage.ledger, envelopes, turn).await?);
     }
     let (ours, raw) = turns.medians();
     figures.ratio("append_term", "append under a term, full batches, synced", ours, raw, Against::AtLeast(0.7));
+    figures.ratio("append_term_unread", "the same beside bare batches that nobody reads", ours, median(&unread), Against::Nothing);
     Ok(())
 }
 
-async fn bare(raw: &mut Raw, sample: &Sample, count: usize, turn: usize) -> Result<f64> {
+async fn bare(raw: &mut Raw, mut reader: Option<Follower>, sample: &Sample, count: usize, turn: usize) -> Result<f64> {
     let service = ServiceName::parse(&format!("bare-{turn}"))?;
     let subject = Subject::term(&service);
     let mut envelope = sample.opening()?;
@@ -47,7 +52,10 @@ async fn bare(raw: &mut Raw, sample: &Sample, count: usize, turn: usize) -> Resu
     let ready = ready.iter().map(|one| Ready::new(&encoded(one)?, &expect)).collect::<Result<Vec<_>>>()?;
     let began = Instant::now();
     for batch in ready.chunks(BATCH_MAX) {
-        raw.batch(batch).await?;
+        let last = raw.batch(batch).await?;
+        if let Some(reader) = &mut reader {
+            reader.has_read(last).await?;
+        }
     }
     Ok(rate(count, began))
 }

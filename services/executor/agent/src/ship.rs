@@ -7,7 +7,7 @@ use crate::{
     record::{self, LogRecord, MetricHeader, StoredReport},
     spool::{Record, Spool},
 };
-use footplate_eventlog::{Broker, Expect, Message, PublishError, StreamName};
+use footplate_eventlog::{Broker, Expect, Headers, Message, PublishError, StreamName};
 use footplate_events::messages::{LogHeader, Report, SpoolPosition, log_subject, report_subject};
 use footplate_types::NodeName;
 use std::{
@@ -274,7 +274,7 @@ impl Shipper {
             Destination::Reports(service) => {
                 let stored = StoredReport::from_bytes(&record.payload)?;
                 let at = SpoolPosition { spool: self.spool.id(), offset: record.offset };
-                let headers = stored.traceparent.iter().map(|trace| ("traceparent".to_owned(), trace.clone())).collect();
+                let headers = stored.traceparent.iter().map(|trace| ("traceparent", trace.clone())).collect::<Vec<_>>().into();
                 let report = Report {
                     node: self.node.clone(),
                     epoch: stored.epoch,
@@ -301,11 +301,11 @@ impl Shipper {
                     stream: header.stream,
                     at: header.at,
                 };
-                Some(Message { subject, headers: header.to_headers(), payload: body })
+                Some(Message { subject, headers: header.to_headers().into(), payload: body })
             }
             Destination::Metrics => {
                 let (header, body) = record::unpack::<MetricHeader>(&record.payload)?;
-                Some(Message { subject: header.subject, headers: Vec::new(), payload: body })
+                Some(Message { subject: header.subject, headers: Headers::default(), payload: body })
             }
         }
     }

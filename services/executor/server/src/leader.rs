@@ -7,7 +7,7 @@ use footplate_es::Decision;
 use footplate_eventlog::beats::SharedBeats;
 use footplate_eventlog::inbox::{Inbox, Waiting};
 use footplate_eventlog::port::BATCH_MAX;
-use footplate_eventlog::{Broker, Decider, Expect, Live, Look, Message, PublishError, StreamName, Verdict};
+use footplate_eventlog::{Broker, Decider, Expect, Headers, Live, Look, Message, PublishError, StreamName, Verdict};
 use footplate_events::Subject;
 use footplate_events::messages::{BeatMessage, Fence, ReportBody, beat_subject};
 use footplate_executor_core::{Executor, Reported, due_fences, fold_reports, losses};
@@ -81,7 +81,7 @@ impl Lead {
         tracing::warn!(%node, %epoch, reason, "fencing a node");
         let fence = BeatMessage::Fence(Fence { node: node.clone(), epoch, reason, lease_ms });
         let payload = Bytes::from(serde_json::to_vec(&fence).map_err(|error| error.to_string())?);
-        let message = Message { subject: beat_subject(node), headers: Vec::new(), payload };
+        let message = Message { subject: beat_subject(node), headers: Headers::default(), payload };
         match self.broker.publish(StreamName::Beats, message, Expect::Subject(expected)).await {
             // On a conflict the node has beaten after all; an unknown outcome shows on the subject, or is tried again.
             Ok(_) | Err(PublishError::Conflict | PublishError::Unknown(_) | PublishError::Stuck(_)) => Ok(()),

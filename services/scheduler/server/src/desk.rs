@@ -1,7 +1,7 @@
 //! The desk from which assignments are written: each expecting its subject's last sequence, never over a higher `as_of`.
 
 use crate::measures::Measures;
-use footplate_eventlog::{Broker, Expect, Live, Message, PublishError, Stored, StreamName};
+use footplate_eventlog::{Broker, Expect, Headers, Live, Message, PublishError, Stored, StreamName};
 use footplate_events::messages::{Assignment, assign_subject};
 use footplate_scheduler_core::{State, assignment, assignments};
 use footplate_types::NodeName;
@@ -146,7 +146,7 @@ async fn write_one(broker: &dyn Broker, assignment: &Assignment, known: Option<S
         if standing.as_of > assignment.as_of {
             return Wrote::Theirs(standing);
         }
-        let message = Message { subject: subject.clone(), headers: Vec::new(), payload: payload.clone().into() };
+        let message = Message { subject: subject.clone(), headers: Headers::default(), payload: payload.clone().into() };
         match broker.publish(StreamName::Assignments, message, Expect::Subject(standing.sequence)).await {
             Ok(sequence) => return Wrote::Standing(Standing { sequence, as_of: assignment.as_of }),
             Err(PublishError::Conflict) => known = None,

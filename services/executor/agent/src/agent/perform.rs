@@ -13,7 +13,7 @@ use crate::{
     socket::{Intake, patiently},
     spool::Spool,
 };
-use footplate_eventlog::{Broker, Expect, Message, PublishError, StreamName};
+use footplate_eventlog::{Broker, Expect, Headers, Message, PublishError, StreamName};
 use footplate_events::{
     facts::{MemberExited, NodeRegistered},
     messages::{Beat, BeatMessage, ExecutorReport, InventoryReport, ReportBody, Task, beat_subject},
@@ -186,7 +186,7 @@ impl Performer {
     fn send_beat(&self, beat: Beat, expect: u64) {
         let (broker, subject, number) = (self.broker.clone(), beat_subject(&self.node), beat.number);
         let payload = serde_json::to_vec(&BeatMessage::Beat(beat)).unwrap_or_default().into();
-        let message = Message { subject, headers: Vec::new(), payload };
+        let message = Message { subject, headers: Headers::default(), payload };
         self.spawn(move |_, inputs| async move {
             let outcome = match broker.publish(StreamName::Beats, message, Expect::Subject(expect)).await {
                 Ok(sequence) => BeatOutcome::Acknowledged(sequence),

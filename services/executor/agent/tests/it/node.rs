@@ -1,6 +1,6 @@
 //! A node under test: the agent over a broker in memory and a folder as the object store, and the test in the place of every service.
 
-use footplate_eventlog::{Broker as _, Expect, Message, StreamName, memory::MemoryBroker};
+use footplate_eventlog::{Broker as _, Expect, Headers, Message, StreamName, memory::MemoryBroker};
 use footplate_events::{
     facts::{DocumentRef, Launcher, LogStream, MemberExited, Rendezvous, SourceRef, StopCause, StopPolicy},
     messages::{
@@ -199,7 +199,7 @@ impl Node {
     }
 
     async fn publish(&self, stream: StreamName, subject: String, payload: &[u8]) {
-        let message = Message { subject, headers: Vec::new(), payload: payload.to_vec().into() };
+        let message = Message { subject, headers: Headers::default(), payload: payload.to_vec().into() };
         self.broker.publish(stream, message, Expect::Any).await.unwrap();
     }
 
@@ -341,7 +341,7 @@ impl Node {
         let fenced = || async {
             let expect = self.last_beat().await.map_or(0, |(sequence, _)| sequence);
             let subject = beat_subject(&self.config.node);
-            let message = Message { subject, headers: Vec::new(), payload: payload.clone().into() };
+            let message = Message { subject, headers: Headers::default(), payload: payload.clone().into() };
             self.broker.publish(StreamName::Beats, message, Expect::Subject(expect)).await.ok()
         };
         eventually(SOON, "fenced", fenced).await;

@@ -1,7 +1,7 @@
 //! Declared nodes with agents on paper: a gang of 64 members, all in one process.
 
 use crate::node::{Folder, SOON, launch, quick};
-use footplate_eventlog::{Broker as _, Expect, Message, StreamName, memory::MemoryBroker};
+use footplate_eventlog::{Broker as _, Expect, Headers, Message, StreamName, memory::MemoryBroker};
 use footplate_events::{
     facts::{DocumentRef, Launcher, Rendezvous, StopCause, StopPolicy},
     messages::{Assignment, ExecutorReport, Order, Report, ReportBody, Task, assign_subject},
@@ -53,7 +53,7 @@ impl Gang {
         for (at, node) in self.nodes.iter().enumerate() {
             let assignment = Assignment { node: node.clone(), as_of, tasks: vec![self.task(at as u32, order.clone())] };
             let payload = serde_json::to_vec(&assignment).unwrap().into();
-            let message = Message { subject: assign_subject(node), headers: Vec::new(), payload };
+            let message = Message { subject: assign_subject(node), headers: Headers::default(), payload };
             self.broker.publish(StreamName::Assignments, message, Expect::Any).await.unwrap();
         }
     }

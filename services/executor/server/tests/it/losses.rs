@@ -3,7 +3,7 @@
 use crate::stage::{SOON, Stage, node, stage};
 use bytes::Bytes;
 use footplate_eventlog::verify::verify_view;
-use footplate_eventlog::{Expect, Message, PublishError, StreamName};
+use footplate_eventlog::{Expect, Headers, Message, PublishError, StreamName};
 use footplate_events::Event;
 use footplate_events::facts::LossEvidence;
 use footplate_events::messages::{Beat, BeatMessage, beat_subject};
@@ -23,8 +23,11 @@ async fn beat(stage: &Stage, name: &str, epoch: u64, lease_ms: u64, expected: u6
         sent_at: Timestamp::default(),
         agent: String::new(),
     });
-    let message =
-        Message { subject: beat_subject(&node(name)), headers: Vec::new(), payload: Bytes::from(serde_json::to_vec(&beat).unwrap()) };
+    let message = Message {
+        subject: beat_subject(&node(name)),
+        headers: Headers::default(),
+        payload: Bytes::from(serde_json::to_vec(&beat).unwrap()),
+    };
     stage.broker.publish(StreamName::Beats, message, Expect::Subject(expected)).await
 }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use footplate_blobs::Blobs;
 use footplate_clock::SystemClock;
 use footplate_eventlog::memory::MemoryBroker;
-use footplate_eventlog::{Broker, Expect, Ledger, LedgerItem, Message, StreamName};
+use footplate_eventlog::{Broker, Expect, Headers, Ledger, LedgerItem, Message, StreamName};
 use footplate_events::facts::*;
 use footplate_events::messages::*;
 use footplate_events::{Envelope, Event, Recorded, Subject, encode};
@@ -73,7 +73,7 @@ impl Stage {
             trace: None,
         };
         let (headers, payload) = encode(&envelope).unwrap();
-        let message = Message { subject: envelope.subject.to_string(), headers, payload: Bytes::from(payload) };
+        let message = Message { subject: envelope.subject.to_string(), headers: headers.into(), payload: Bytes::from(payload) };
         self.broker.publish(StreamName::Ledger, message, Expect::Any).await.unwrap()
     }
 
@@ -120,7 +120,7 @@ impl Stage {
         };
         let message = Message {
             subject: report_subject(&node(name), "executor"),
-            headers: Vec::new(),
+            headers: Headers::default(),
             payload: Bytes::from(serde_json::to_vec(&report).unwrap()),
         };
         self.broker.publish(StreamName::Reports, message, Expect::Any).await.unwrap();
@@ -158,7 +158,7 @@ impl Stage {
             at,
         };
         let message =
-            Message { subject: log_subject(&node(name), RUN), headers: header.to_headers(), payload: Bytes::copy_from_slice(bytes) };
+            Message { subject: log_subject(&node(name), RUN), headers: header.to_headers().into(), payload: Bytes::copy_from_slice(bytes) };
         self.broker.publish(StreamName::Logs, message, Expect::Any).await.unwrap();
     }
 

@@ -8,7 +8,7 @@ use footplate_api::v1::{ListNodesRequest, Node, NodeRequest};
 use footplate_clock::SystemClock;
 use footplate_eventlog::memory::MemoryBroker;
 use footplate_eventlog::verify::verify_view;
-use footplate_eventlog::{Broker, Expect, Ledger, Message, StreamName};
+use footplate_eventlog::{Broker, Expect, Headers, Ledger, Message, StreamName};
 use footplate_events::facts::NodeRegistered;
 use footplate_events::messages::*;
 use footplate_gpu_inventory_server::{Config, Handle, filters, start};
@@ -67,13 +67,13 @@ impl Stage {
             traceparent: None,
         };
         let payload = Bytes::from(serde_json::to_vec(&report).unwrap());
-        let message = Message { subject: report_subject(&node(), "gpu-inventory"), headers: Vec::new(), payload };
+        let message = Message { subject: report_subject(&node(), "gpu-inventory"), headers: Headers::default(), payload };
         self.broker.publish(StreamName::Reports, message, Expect::Any).await.unwrap();
     }
 
     async fn beats(&self, message: BeatMessage) {
         let payload = Bytes::from(serde_json::to_vec(&message).unwrap());
-        let message = Message { subject: beat_subject(&node()), headers: Vec::new(), payload };
+        let message = Message { subject: beat_subject(&node()), headers: Headers::default(), payload };
         self.broker.publish(StreamName::Beats, message, Expect::Any).await.unwrap();
     }
 

@@ -3,7 +3,7 @@
 use crate::hands::Hands;
 use crate::stage::*;
 use footplate_eventlog::memory::MemoryBroker;
-use footplate_eventlog::{Broker, Expect, Message, StreamName};
+use footplate_eventlog::{Broker, Expect, Headers, Message, StreamName};
 use footplate_events::messages::{Assignment, Order, assign_subject};
 use footplate_testkit::eventually;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ async fn a_newer_assignment_of_another_leader_is_left_alone() {
     let broker = Arc::new(MemoryBroker::new());
     let newer = Assignment { node: node("n1"), as_of: 1 << 40, tasks: Vec::new() };
     let message =
-        Message { subject: assign_subject(&node("n1")), headers: Vec::new(), payload: serde_json::to_vec(&newer).unwrap().into() };
+        Message { subject: assign_subject(&node("n1")), headers: Headers::default(), payload: serde_json::to_vec(&newer).unwrap().into() };
     broker.publish(StreamName::Assignments, message, Expect::Any).await.unwrap();
     let scheduler = instance(broker.clone(), "one").await;
     register(broker.as_ref(), "n1", 1).await;

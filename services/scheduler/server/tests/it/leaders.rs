@@ -36,7 +36,7 @@ async fn a_leader_stalled_in_the_middle_of_a_placement_places_nothing_once_anoth
     stage.scheduler.reaches(&first, "ended").await;
     // The next placement of the leader hangs before it is stored, while its lease runs out.
     let is_placement = |stream: StreamName, messages: &[(footplate_eventlog::Message, footplate_eventlog::Expect)]| {
-        let placed = |header: &(String, String)| header.0 == "ce-type" && header.1 == "footplate.job.placed.v1";
+        let placed = |(name, value): &(std::borrow::Cow<str>, String)| name == "ce-type" && value == "footplate.job.placed.v1";
         stream == StreamName::Ledger && messages.iter().any(|(message, _)| message.headers.iter().any(placed))
     };
     let mut stall = stage.broker.faults().stall_next(is_placement);

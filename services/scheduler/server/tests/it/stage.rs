@@ -88,7 +88,7 @@ pub(crate) async fn record(broker: &dyn Broker, subject: Subject, event: impl In
         trace: None,
     };
     let (headers, payload) = encode(&envelope).unwrap();
-    let message = Message { subject: envelope.subject.to_string(), headers, payload: payload.into() };
+    let message = Message { subject: envelope.subject.to_string(), headers: headers.into(), payload: payload.into() };
     eventually(SOON, "the fact is stored", || async { broker.publish(StreamName::Ledger, message.clone(), Expect::Any).await.ok() }).await
 }
 

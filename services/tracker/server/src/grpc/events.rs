@@ -99,7 +99,7 @@ fn event_out(item: LedgerItem) -> Option<v1::Event> {
         LedgerItem::Fact(recorded) => {
             let (headers, payload) = footplate_events::encode(&recorded.envelope).ok()?;
             let envelope = &recorded.envelope;
-            let trace = headers.iter().find(|(name, _)| name == header::TRACE).map(|(_, value)| value.clone());
+            let trace = headers.iter().find(|(name, _)| *name == header::TRACE).map(|(_, value)| value.clone());
             Some(v1::Event {
                 sequence: recorded.sequence,
                 id: envelope.id.to_string(),

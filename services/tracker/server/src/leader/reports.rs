@@ -6,7 +6,7 @@ use footplate_api::{Kind, Refusal, reason};
 use footplate_blobs::BlobError;
 use footplate_es::Decide;
 use footplate_eventlog::inbox::{Inbox, Waiting, read_settled};
-use footplate_eventlog::{Expect, LedgerItem, Message, PublishError, StreamName};
+use footplate_eventlog::{Expect, Headers, LedgerItem, Message, PublishError, StreamName};
 use footplate_events::facts::LoggedArtifact;
 use footplate_events::messages::{ReportBody, Settled, SpoolPosition, TrackerReport, settled_subject};
 use footplate_events::{Event, Subject, Trace};
@@ -155,7 +155,7 @@ async fn publish(work: &Work, settled: &Settled) -> Result<(), String> {
             return Ok(());
         }
         let expect = Expect::Subject(last.map_or(0, |last| last.sequence));
-        let message = Message { subject: subject.clone(), headers: Vec::new(), payload: payload.clone().into() };
+        let message = Message { subject: subject.clone(), headers: Headers::default(), payload: payload.clone().into() };
         match work.broker.publish(StreamName::Settled, message, expect).await {
             Ok(_) => return Ok(()),
             Err(PublishError::Conflict | PublishError::Unknown(_)) => {}

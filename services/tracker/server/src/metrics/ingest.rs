@@ -7,7 +7,7 @@ use crate::view::View;
 use footplate_api::v1::{IngestRequest, IngestResponse};
 use footplate_api::{Refusal, reason};
 use footplate_clock::SharedClock;
-use footplate_eventlog::{Message, StreamName};
+use footplate_eventlog::{Headers, Message, StreamName};
 use footplate_events::messages::metrics_subject;
 use footplate_series::{SeriesSource, SessionKey, SessionProgress};
 use footplate_types::AttemptNumber;
@@ -67,7 +67,7 @@ impl Ingest {
             return Ok(taken);
         }
         let subject = metrics_subject(batch.run, &self.source);
-        let message = Message { subject, headers: Vec::new(), payload: batch.packed().encode_to_vec().into() };
+        let message = Message { subject, headers: Headers::default(), payload: batch.packed().encode_to_vec().into() };
         self.publisher.publish(message, Instant::now() + self.within).await.map_err(publish_failed)?;
         self.figures.batches_acked.inc();
         self.figures.points_acked.inc_by(batch.points());

@@ -105,7 +105,7 @@ async fn a_wiped_metrics_that_has_grown_longer_than_the_one_before_is_stored_fro
         let (project, session) = (PROJECT.to_owned(), session(1));
         let batch = Batch { project, run: run.clone(), session, n: n as u64, series, ..Batch::default() };
         let subject = metrics_subject(run.parse().unwrap(), "_other");
-        let message = Message { subject, headers: Vec::new(), payload: batch.encode_to_vec().into() };
+        let message = Message { subject, headers: footplate_eventlog::Headers::default(), payload: batch.encode_to_vec().into() };
         world.broker.publish(StreamName::Metrics, message, Expect::Any).await.unwrap();
     }
     world.restart_after_stop().await;

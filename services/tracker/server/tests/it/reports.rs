@@ -1,7 +1,7 @@
 //! Agents' reports: folded once, in order, and only from the node that a run is placed on.
 
 use crate::world::*;
-use footplate_eventlog::{Expect, Message, StreamName};
+use footplate_eventlog::{Expect, Headers, Message, StreamName};
 use footplate_events::Subject;
 use footplate_events::facts::*;
 use footplate_events::messages::{MemberRef, Settled, TrackerReport, settled_subject};
@@ -113,7 +113,7 @@ async fn what_another_instance_has_settled_is_neither_folded_again_nor_settled_l
     let (node, spool) = (NodeName::parse("n1").unwrap(), footplate_clock::spool_id());
     let up_to = footplate_events::messages::SpoolPosition { spool, offset: 50 };
     let payload = serde_json::to_vec(&Settled { node: node.clone(), up_to }).unwrap().into();
-    let message = Message { subject: settled_subject(&node, "tracker"), headers: Vec::new(), payload };
+    let message = Message { subject: settled_subject(&node, "tracker"), headers: Headers::default(), payload };
     world.report("n1", spool, 1, params(run, "lr", 1)).await;
     settled(&world, "n1", 1).await;
     world.broker.publish(StreamName::Settled, message, Expect::Any).await.unwrap();

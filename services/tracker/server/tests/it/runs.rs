@@ -278,7 +278,7 @@ async fn a_run_with_an_event_that_this_build_cannot_read_takes_no_write_and_othe
     let (odd, plain) = (world.create("odd").await, world.create("plain").await);
     let subject = Subject::run(&project(), RunId::parse(&odd).unwrap()).to_string();
     let headers = vec![("ce-type".to_owned(), "footplate.run.teleported.v9".to_owned())];
-    let message = footplate_eventlog::Message { subject, headers, payload: "{}".into() };
+    let message = footplate_eventlog::Message { subject, headers: headers.into(), payload: "{}".into() };
     let at = world.broker.publish(footplate_eventlog::StreamName::Ledger, message, footplate_eventlog::Expect::Any).await.unwrap();
     for _ in 0..2 {
         let log = |run: &str| v1::LogParamsRequest {

@@ -33,7 +33,7 @@ async fn publish(world: &World, run: RunId, n: u64) {
     };
     let message = footplate_eventlog::Message {
         subject: footplate_events::messages::metrics_subject(run, "n1"),
-        headers: Vec::new(),
+        headers: footplate_eventlog::Headers::default(),
         payload: batch.encode_to_vec().into(),
     };
     world.broker.publish(footplate_eventlog::StreamName::Metrics, message, footplate_eventlog::Expect::Any).await.unwrap();

@@ -6,7 +6,7 @@ use footplate_api::{Client, Target};
 use footplate_blobs::Blobs;
 use footplate_clock::{SharedClock, SystemClock};
 use footplate_eventlog::memory::MemoryBroker;
-use footplate_eventlog::{Broker, Expect, Ledger, Message, StreamName};
+use footplate_eventlog::{Broker, Expect, Headers, Ledger, Message, StreamName};
 use footplate_events::facts::*;
 use footplate_events::messages::{MemberRef, Report, ReportBody, SpoolPosition, TrackerReport, report_subject};
 use footplate_events::{Envelope, Event, Subject};
@@ -199,7 +199,7 @@ impl World {
         };
         let subject = report_subject(&report.node, "tracker");
         let payload = serde_json::to_vec(&report).unwrap().into();
-        self.broker.publish(StreamName::Reports, Message { subject, headers: Vec::new(), payload }, Expect::Any).await.unwrap();
+        self.broker.publish(StreamName::Reports, Message { subject, headers: Headers::default(), payload }, Expect::Any).await.unwrap();
     }
 
     /// A job that runs: submitted, placed on `n1` with two workers, launched.
