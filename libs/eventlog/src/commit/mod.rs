@@ -12,7 +12,7 @@ use crate::port::{BATCH_MAX, Broker, Message};
 use cost::Cost;
 use footplate_types::EventId;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -33,6 +33,8 @@ const KNOWN_MAX: usize = 8_192;
 
 /// One append on its way.
 pub(crate) struct Append {
+    /// The message's subject, shared with what the writer remembers by it.
+    subject: Arc<str>,
     pub(crate) message: Message,
     pub(crate) id: EventId,
     pub(crate) expected: u64,
@@ -54,7 +56,8 @@ impl Append {
         deadline: Instant,
         answer: oneshot::Sender<Result<u64, AppendError>>,
     ) -> Self {
-        Self { message, id, expected, deadline, answer, unknown: false, alone: false, tries: 0, not_before: Instant::now() }
+        let subject = Arc::from(message.subject.as_str());
+        Self { subject, message, id, expected, deadline, answer, unknown: false, alone: false, tries: 0, not_before: Instant::now() }
     }
 }
 
@@ -91,9 +94,10 @@ pub(crate) fn start(broker: Arc<dyn Broker>) -> mpsc::Sender<Append> {
         flights: FuturesUnordered::new(),
         singles: 0,
         batches: 0,
+        full: false,
         cost: Cost::new(Instant::now()),
         landed: Instant::now(),
-        known: BTreeMap::new(),
+        known: HashMap::new(),
     };
     tokio::spawn(writer.run(inbox));
     sender
@@ -102,14 +106,16 @@ pub(crate) fn start(broker: Arc<dyn Broker>) -> mpsc::Sender<Append> {
 struct Writer {
     broker: Arc<dyn Broker>,
     waiting: VecDeque<Append>,
-    /// Aggregates with an append under way: at most one each.
-    busy: HashSet<String>,
+    /// Aggregates with an append under way, or about to be: at most one each.
+    busy: HashSet<Arc<str>>,
     flights: FuturesUnordered<BoxFuture<'static, Landed>>,
     singles: usize,
     batches: usize,
+    /// Whether as many singles as may be were under way after the last look.
+    full: bool,
     cost: Cost,
     landed: Instant,
-    known: BTreeMap<String, u64>,
+    known: HashMap<Arc<str>, u64>,
 }
 
 impl Writer {
@@ -160,32 +166,30 @@ impl Writer {
             let ready = self.ready(room, now, &mut wake_at);
             self.dispatch(ready, now);
         }
+        self.full = self.singles >= self.cost.singles_at_once();
         wake_at
     }
 
-    /// Takes at most `most` appends that may be sent now, of different aggregates. Looks no further than it must: whatever is sent makes the
-    /// writer look again when it lands.
+    /// Takes at most `most` appends that may be sent now, of different aggregates, which are busy from here on. Looks no further than it must:
+    /// whatever is sent makes the writer look again when it lands.
     fn ready(&mut self, most: usize, now: Instant, wake_at: &mut Instant) -> Vec<Append> {
         let mut bytes = 0;
-        let mut taken: HashSet<String> = HashSet::new();
+        // Later appends to an aggregate keep their order behind one that is left.
+        let mut kept_back: HashSet<Arc<str>> = HashSet::new();
         let mut ready: Vec<Append> = Vec::new();
         let mut left = Vec::new();
         while bytes < BATCH_BYTES_MAX && ready.len() < most {
             let Some(append) = self.waiting.pop_front() else { break };
-            let subject = &append.message.subject;
             if now >= append.deadline {
                 self.overdue(append);
             } else if append.not_before > now {
                 *wake_at = append.not_before.min(*wake_at);
-                // Later appends to the aggregate keep their order behind this one.
-                taken.insert(subject.clone());
+                kept_back.insert(append.subject.clone());
                 left.push(append);
-            } else if self.busy.contains(subject) || taken.contains(subject) {
-                taken.insert(subject.clone());
+            } else if (!kept_back.is_empty() && kept_back.contains(&append.subject)) || !self.busy.insert(append.subject.clone()) {
                 left.push(append);
             } else {
                 bytes += append.message.payload.len();
-                taken.insert(subject.clone());
                 ready.push(append);
             }
         }
@@ -205,7 +209,7 @@ impl Writer {
 
     fn dispatch(&mut self, ready: Vec<Append>, now: Instant) {
         let (stale, ready): (Vec<_>, Vec<_>) =
-            ready.into_iter().partition(|append| self.known.get(&append.message.subject).is_some_and(|last| *last > append.expected));
+            ready.into_iter().partition(|append| self.known.get(&append.subject).is_some_and(|last| *last > append.expected));
         for append in stale {
             self.fly(Kind::LookUp, vec![append]);
         }
@@ -219,6 +223,9 @@ impl Writer {
         }
         let room = self.cost.singles_at_once().saturating_sub(self.singles);
         let rest = singly.split_off(room.min(singly.len()));
+        for append in &rest {
+            self.busy.remove(&append.subject);
+        }
         for append in singly {
             self.fly(Kind::Single, vec![append]);
         }
@@ -233,7 +240,6 @@ impl Writer {
     }
 
     fn fly(&mut self, kind: Kind, appends: Vec<Append>) {
-        self.busy.extend(appends.iter().map(|append| append.message.subject.clone()));
         match kind {
             Kind::Single => self.singles += 1,
             Kind::Batch(_) => self.batches += 1,
@@ -260,13 +266,16 @@ impl Writer {
         let took = now.duration_since(landed.sent.max(self.landed));
         match landed.kind {
             Kind::Single => {
-                let lone = self.singles == 1 && landed.sent >= self.landed;
+                let first = landed.sent >= self.landed;
+                let lone = first && self.singles == 1;
                 self.singles -= 1;
                 self.landed = now;
-                match (landed.clean, lone) {
-                    (false, _) => self.cost.single_failed(),
-                    (true, true) => self.cost.lone_single_took(took),
-                    (true, false) => self.cost.single_took(took),
+                match (landed.clean, lone, first && !self.full) {
+                    (false, ..) => self.cost.single_failed(),
+                    (true, true, _) => self.cost.lone_single_took(took),
+                    (true, false, false) => self.cost.single_took(took, now.duration_since(landed.sent), self.full),
+                    // The first of a few tells the way there and back, not how fast they follow each other.
+                    (true, false, true) => {}
                 }
             }
             Kind::Batch(size) => {
@@ -280,7 +289,7 @@ impl Writer {
         }
         let mut again = Vec::new();
         for (append, fate) in landed.fates {
-            self.busy.remove(&append.message.subject);
+            self.busy.remove(&append.subject);
             match fate {
                 Fate::Answer(outcome) => self.answer(append, outcome),
                 Fate::Again { unknown, alone, why } => again.push(send_again(append, unknown, alone, &why, now)),
@@ -294,7 +303,7 @@ impl Writer {
             if self.known.len() >= KNOWN_MAX {
                 self.known.clear();
             }
-            let known = self.known.entry(append.message.subject).or_default();
+            let known = self.known.entry(append.subject).or_default();
             *known = sequence.max(*known);
         }
         // A caller that has gone needs no answer.
