@@ -50,6 +50,10 @@ async fn three_replicas_behave_as_one_broker() {
     assert!(conformance::take_until(&mut idle, last).await.is_empty());
 }
 
+/// How long a stream may be without a leader here: one server is killed while the one before it still reads what it missed, so that two of three
+/// are not there for a while, and then they elect.
+const ELECTED: Duration = Duration::from_secs(120);
+
 /// Rules 3 and 4 on replicas: a server is killed under the writers, the leader of the stream in one of the rounds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn appends_are_there_exactly_once_though_servers_are_killed_in_turn() {
@@ -67,7 +71,7 @@ async fn appends_are_there_exactly_once_though_servers_are_killed_in_turn() {
                     let id = event_id();
                     let expected = told.last().map_or(0, |(_, sequence)| *sequence);
                     // Nobody else writes here: a conflict would be our own event, not recognised.
-                    let sequence = ledger.append_within(note(&subject, id, "x"), expected, SOON).await.unwrap();
+                    let sequence = ledger.append_within(note(&subject, id, "x"), expected, ELECTED).await.unwrap();
                     told.push((id, sequence));
                 }
                 told
@@ -98,7 +102,7 @@ async fn follow_for(
 ) {
     let wanted = stored.len() + more;
     while stored.len() < wanted {
-        let item = tokio::time::timeout(SOON, tail.next()).await.expect("appends go on").unwrap();
+        let item = tokio::time::timeout(ELECTED, tail.next()).await.expect("appends go on").unwrap();
         if let LedgerItem::Fact(recorded) = item {
             let before = stored.insert(recorded.envelope.id, recorded.sequence);
             assert_eq!(before, None, "an event stands twice, or was delivered twice");
