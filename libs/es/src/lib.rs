@@ -46,7 +46,7 @@ pub struct Decision {
 }
 
 /// What a caused event carries on of its cause.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Cause {
     /// The cause's id.
     pub id: EventId,

@@ -1,202 +1,314 @@
-//! Snapshots of an owner's state: a start is a snapshot plus the ledger's tail. They are a help, never the truth: one that is of another
-//! schema, damaged, or ahead of the ledger is thrown away and the ledger is read from its beginning.
+//! Snapshots of an owner's view: a start is a snapshot plus the ledger's tail (rule 13). They are a help, never the truth: one that is of
+//! another form, damaged, of another ledger or ahead of this one is left aside, and the ledger is read from its beginning.
 
+use crate::ledger::Ledger;
 use crate::live::Live;
-use crate::place::replace_file;
+use crate::port::{Bounds, StreamName};
 use footplate_es::Evolve;
-use footplate_types::Digest;
-use futures::FutureExt;
+use footplate_types::{Digest, Timestamp};
 use futures::future::BoxFuture;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// The first line of a snapshot file.
-const MAGIC: &str = "footplate snapshot 1";
+/// The first line of a snapshot.
+const MAGIC: &str = "footplate snapshot 2\n";
+/// How often the ledger's ends are asked for at a start before the view begins without a snapshot.
+const ASK_TRIES: u32 = 5;
+/// The pause between two such tries.
+const ASK_PAUSE: Duration = Duration::from_millis(200);
 
-/// A state as of a ledger sequence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Snapshot {
-    /// Up to which sequence it is folded.
-    pub sequence: u64,
-    /// The form of `state`: changes whenever older bytes could no longer be read, or would be folded otherwise.
-    pub schema: String,
-    /// The state.
-    pub state: Vec<u8>,
-}
-
-/// Keeps the newest snapshot of each name. A save is durable when it returns.
+/// Keeps the newest snapshot of each name. A save is durable when it returns; a load never sees half of one.
 pub trait SnapshotStore: Send + Sync + 'static {
-    /// Keeps a snapshot instead of the one before.
-    fn save<'a>(&'a self, name: &'a str, snapshot: Snapshot) -> BoxFuture<'a, io::Result<()>>;
-    /// The newest snapshot; an error of kind `InvalidData` when it is damaged.
-    fn load<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Option<Snapshot>>>;
+    /// Keeps these bytes instead of the ones before.
+    fn save<'a>(&'a self, name: &'a str, bytes: Vec<u8>) -> BoxFuture<'a, io::Result<()>>;
+    /// The newest bytes, if there are any.
+    fn load<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Option<Vec<u8>>>>;
 }
 
-/// What stands before the state in a snapshot file.
-#[derive(Serialize, Deserialize)]
+/// What stands before the state.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Head {
+    /// Up to which sequence the state is folded.
     sequence: u64,
-    schema: String,
+    /// The form of the state.
+    form: String,
+    /// When the ledger that it was folded from was made: a new one counts anew.
+    ledger: Timestamp,
+    /// The state's digest.
     digest: Digest,
 }
 
-/// Snapshots in a folder, one file a name, replaced as a whole.
-#[derive(Clone, Debug)]
-pub struct FolderSnapshots {
-    folder: PathBuf,
+/// The snapshots of one view.
+#[derive(Clone)]
+pub struct Snapshots {
+    store: Arc<dyn SnapshotStore>,
+    name: String,
+    form: &'static str,
+    every: Duration,
 }
 
-impl FolderSnapshots {
-    /// Snapshots in `folder`, which is made when it is missing.
-    pub fn new(folder: impl Into<PathBuf>) -> io::Result<Self> {
-        let folder = folder.into();
-        std::fs::create_dir_all(&folder)?;
-        Ok(Self { folder })
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(format!("{name}.snapshot"))
-    }
+/// Where a service's views are kept and how often; what its configuration carries.
+#[derive(Clone)]
+pub struct Keeper {
+    store: Arc<dyn SnapshotStore>,
+    every: Duration,
 }
 
-impl SnapshotStore for FolderSnapshots {
-    fn save<'a>(&'a self, name: &'a str, snapshot: Snapshot) -> BoxFuture<'a, io::Result<()>> {
-        let path = self.path(name);
-        async move { tokio::task::spawn_blocking(move || write(&path, &snapshot)).await.map_err(io::Error::other)? }.boxed()
-    }
-
-    fn load<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Option<Snapshot>>> {
-        let path = self.path(name);
-        async move { tokio::task::spawn_blocking(move || read(&path)).await.map_err(io::Error::other)? }.boxed()
+impl std::fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keeper").field("every", &self.every).finish_non_exhaustive()
     }
 }
 
-fn write(path: &Path, snapshot: &Snapshot) -> io::Result<()> {
-    let head = Head { sequence: snapshot.sequence, schema: snapshot.schema.clone(), digest: Digest::of(&snapshot.state) };
-    let head = serde_json::to_string(&head).map_err(io::Error::other)?;
-    replace_file(path, &[format!("{MAGIC}\n{head}\n").as_bytes(), &snapshot.state])
-}
-
-fn read(path: &Path) -> io::Result<Option<Snapshot>> {
-    let bytes = match std::fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let damaged = |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", path.display()));
-    let rest = bytes.strip_prefix(format!("{MAGIC}\n").as_bytes()).ok_or_else(|| damaged("no snapshot of this form"))?;
-    let end = rest.iter().position(|byte| *byte == b'\n').ok_or_else(|| damaged("cut off"))?;
-    let head: Head = serde_json::from_slice(&rest[..end]).map_err(|error| damaged(&error.to_string()))?;
-    let state = rest[end + 1..].to_vec();
-    if Digest::of(&state) != head.digest {
-        return Err(damaged("its state is not what was written"));
+impl Keeper {
+    /// Keeps views in `store`, each time that one has moved and `every` has passed, and at a stop.
+    pub fn new(store: Arc<dyn SnapshotStore>, every: Duration) -> Self {
+        Self { store, every }
     }
-    Ok(Some(Snapshot { sequence: head.sequence, schema: head.schema, state }))
-}
 
-/// The state to start from: the newest snapshot where it is of `schema`, whole, readable and not ahead of the ledger's `end`; nothing
-/// otherwise.
-pub async fn restore<S>(
-    store: &dyn SnapshotStore,
-    name: &str,
-    schema: &str,
-    end: u64,
-    read: impl FnOnce(&[u8]) -> Option<S>,
-) -> Option<(S, u64)> {
-    let snapshot = match store.load(name).await {
-        Ok(found) => found?,
-        Err(error) => {
-            tracing::warn!(%error, name, "a snapshot cannot be read and is left aside");
-            return None;
-        }
-    };
-    if snapshot.schema != schema || snapshot.sequence > end {
-        tracing::info!(name, sequence = snapshot.sequence, end, schema = snapshot.schema, "a snapshot does not fit and is left aside");
-        return None;
+    /// The snapshots of the view `name`. `form` names what its bytes mean and how they were folded: it changes whenever older bytes could no
+    /// longer be read or would be folded otherwise.
+    pub fn of(&self, name: &str, form: &'static str) -> Snapshots {
+        Snapshots { store: self.store.clone(), name: format!("{name}-{form}"), form, every: self.every }
     }
-    let state = read(&snapshot.state)?;
-    Some((state, snapshot.sequence))
 }
 
-/// What is kept of a view, how often.
-pub struct Keeping<S> {
-    /// Where.
-    pub store: Arc<dyn SnapshotStore>,
-    /// Under which name.
-    pub name: String,
-    /// In which form.
-    pub schema: String,
-    /// The state's bytes; runs under the view's lock.
-    pub write: fn(&S) -> Vec<u8>,
-    /// How often, when the view has moved.
-    pub every: Duration,
-}
+impl Snapshots {
+    /// A view to follow the ledger with: at its newest snapshot where that fits, at the beginning otherwise.
+    pub async fn open<S: Evolve + Default + DeserializeOwned>(&self, ledger: &Ledger) -> Live<S> {
+        let began = std::time::Instant::now();
+        let (state, position) = self.restored(ledger).await.unwrap_or_default();
+        tracing::info!(name = self.name, position, took_ms = began.elapsed().as_millis() as u64, "a view starts");
+        Live::new(state, position)
+    }
 
-/// Keeps snapshots of a view until shut down, and one more then. A view with an event that is not understood is never kept: after a
-/// restart it would look sound.
-pub async fn keep<S: Evolve + Send + Sync + 'static>(live: Live<S>, keeping: Keeping<S>, shutdown: CancellationToken) {
-    let mut kept = live.position();
-    loop {
-        let last = tokio::select! {
-            () = shutdown.cancelled() => true,
-            () = tokio::time::sleep(keeping.every) => false,
+    async fn restored<S: DeserializeOwned>(&self, ledger: &Ledger) -> Option<(S, u64)> {
+        let aside = |why: &str| {
+            tracing::warn!(name = self.name, why, "a snapshot is left aside; the ledger is read from its beginning");
+            None
         };
-        if live.position() > kept && live.not_understood().is_empty() {
-            let (sequence, state) = {
-                let (state, sequence) = live.read_at();
-                (sequence, (keeping.write)(&state))
+        let bytes = match self.store.load(&self.name).await {
+            Ok(bytes) => bytes?,
+            Err(error) => return aside(&error.to_string()),
+        };
+        let Some(bounds) = ends(ledger).await else { return aside("the ledger's end is not known") };
+        let Some((head, state)) = read(&bytes) else { return aside("damaged") };
+        if head.form != self.form {
+            return aside("of another form");
+        }
+        if head.ledger != bounds.created || head.sequence > bounds.last {
+            return aside("not of this ledger");
+        }
+        match ciborium::from_reader(state) {
+            Ok(state) => Some((state, head.sequence)),
+            Err(error) => aside(&error.to_string()),
+        }
+    }
+
+    /// Keeps snapshots of the view until shut down, and one more then. A view with an event that is not understood is never kept: after a
+    /// restart it would look sound.
+    pub async fn keep<S: Evolve + Serialize + Send + Sync + 'static>(self, ledger: Ledger, live: Live<S>, shutdown: CancellationToken) {
+        let mut kept = 0;
+        loop {
+            let last = tokio::select! {
+                () = shutdown.cancelled() => true,
+                () = tokio::time::sleep(self.every) => false,
             };
-            let snapshot = Snapshot { sequence, schema: keeping.schema.clone(), state };
-            match keeping.store.save(&keeping.name, snapshot).await {
-                Ok(()) => kept = sequence,
-                Err(error) => tracing::warn!(%error, name = keeping.name, "a snapshot could not be kept"),
+            if live.position() > kept && live.not_understood().is_empty() {
+                match self.save(&ledger, &live).await {
+                    Ok(sequence) => kept = sequence,
+                    Err(error) => tracing::warn!(%error, name = self.name, "a snapshot could not be kept"),
+                }
+            }
+            if last {
+                return;
             }
         }
-        if last {
-            return;
-        }
     }
+
+    async fn save<S: Evolve + Serialize + Send + Sync + 'static>(&self, ledger: &Ledger, live: &Live<S>) -> io::Result<u64> {
+        let bounds = ledger.broker().bounds(StreamName::Ledger).await.map_err(io::Error::other)?;
+        let live = live.clone();
+        // Writing a large state takes a while: not on the runtime's threads.
+        let (sequence, state) = tokio::task::spawn_blocking(move || {
+            let (state, sequence) = live.read_at();
+            let mut bytes = Vec::new();
+            ciborium::into_writer(&*state, &mut bytes).map(|()| (sequence, bytes)).map_err(io::Error::other)
+        })
+        .await
+        .map_err(io::Error::other)??;
+        if sequence > bounds.last {
+            return Err(io::Error::other("the view is ahead of the ledger that answers"));
+        }
+        let head = Head { sequence, form: self.form.to_owned(), ledger: bounds.created, digest: Digest::of(&state) };
+        self.store.save(&self.name, written(&head, &state)?).await?;
+        Ok(sequence)
+    }
+}
+
+/// The view of a service that may keep snapshots, and the task that keeps them.
+pub async fn open<S>(snapshots: Option<Snapshots>, ledger: &Ledger) -> Live<S>
+where
+    S: Evolve + Default + DeserializeOwned,
+{
+    match snapshots {
+        Some(snapshots) => snapshots.open(ledger).await,
+        None => Live::new(S::default(), 0),
+    }
+}
+
+async fn ends(ledger: &Ledger) -> Option<Bounds> {
+    for _ in 0..ASK_TRIES {
+        if let Ok(bounds) = ledger.broker().bounds(StreamName::Ledger).await {
+            return Some(bounds);
+        }
+        tokio::time::sleep(ASK_PAUSE).await;
+    }
+    None
+}
+
+fn written(head: &Head, state: &[u8]) -> io::Result<Vec<u8>> {
+    let mut bytes = MAGIC.as_bytes().to_vec();
+    serde_json::to_writer(&mut bytes, head)?;
+    bytes.push(b'\n');
+    bytes.extend_from_slice(state);
+    Ok(bytes)
+}
+
+fn read(bytes: &[u8]) -> Option<(Head, &[u8])> {
+    let rest = bytes.strip_prefix(MAGIC.as_bytes())?;
+    let end = rest.iter().position(|byte| *byte == b'\n')?;
+    let head: Head = serde_json::from_slice(&rest[..end]).ok()?;
+    let state = &rest[end + 1..];
+    (Digest::of(state) == head.digest).then_some((head, state))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::live::follow;
+    use crate::memory::MemoryBroker;
+    use footplate_events::facts::TermBegan;
+    use footplate_events::{Envelope, Recorded, Subject};
+    use footplate_types::{EventId, PrincipalId, ServiceName};
+    use futures::FutureExt;
+    use std::collections::BTreeMap;
+    use std::sync::Mutex;
 
-    fn snapshot(sequence: u64) -> Snapshot {
-        Snapshot { sequence, schema: "1".to_owned(), state: b"state\nwith lines".to_vec() }
+    const WITHIN: Duration = Duration::from_secs(20);
+
+    #[derive(Default)]
+    struct InMemory(Mutex<BTreeMap<String, Vec<u8>>>);
+
+    impl SnapshotStore for InMemory {
+        fn save<'a>(&'a self, name: &'a str, bytes: Vec<u8>) -> BoxFuture<'a, io::Result<()>> {
+            self.0.lock().unwrap().insert(name.to_owned(), bytes);
+            async { Ok(()) }.boxed()
+        }
+
+        fn load<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Option<Vec<u8>>>> {
+            let found = self.0.lock().unwrap().get(name).cloned();
+            async { Ok(found) }.boxed()
+        }
     }
 
-    async fn restored(store: &FolderSnapshots, schema: &str, end: u64) -> Option<(Vec<u8>, u64)> {
-        restore(store, "x", schema, end, |bytes| Some(bytes.to_vec())).await
+    /// Which events a view has folded since it began, and which it took over.
+    #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+    struct Seen {
+        sequences: Vec<u64>,
+        #[serde(skip)]
+        folded_here: usize,
+    }
+
+    impl Evolve for Seen {
+        fn evolve(&mut self, recorded: &Recorded) {
+            self.sequences.push(recorded.sequence);
+            self.folded_here += 1;
+        }
+    }
+
+    async fn append(ledger: &Ledger, number: u8) -> u64 {
+        let service = ServiceName::parse(&format!("s{number}")).unwrap();
+        let id = EventId::from_bytes([number; 16]);
+        let envelope = Envelope {
+            id,
+            subject: Subject::term(&service),
+            event: TermBegan { service, instance: "i".to_owned() }.into(),
+            source: "test".to_owned(),
+            time: Timestamp::default(),
+            actor: PrincipalId::parse("user:ada").unwrap(),
+            correlation: id,
+            causation: None,
+            trace: None,
+        };
+        ledger.append(envelope, 0).await.unwrap()
+    }
+
+    /// Runs a view until it has read to the ledger's end, then stops it in order.
+    async fn lived(store: &Arc<InMemory>, form: &'static str, ledger: &Ledger) -> (Vec<u64>, usize) {
+        let snapshots = Keeper::new(store.clone(), Duration::from_secs(3_600)).of("view", form);
+        let live: Live<Seen> = snapshots.open(ledger).await;
+        let shutdown = CancellationToken::new();
+        let following = tokio::spawn(follow(ledger.clone(), Vec::new(), live.clone(), shutdown.clone()));
+        let keeping = tokio::spawn(snapshots.keep(ledger.clone(), live.clone(), shutdown.clone()));
+        live.at_least(ledger.end().await.unwrap(), WITHIN).await.unwrap();
+        shutdown.cancel();
+        following.await.unwrap();
+        keeping.await.unwrap();
+        let state = live.read();
+        (state.sequences.clone(), state.folded_here)
     }
 
     #[tokio::test]
-    async fn a_snapshot_reads_back_and_the_newest_stands() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = FolderSnapshots::new(folder.path()).unwrap();
-        assert_eq!(store.load("x").await.unwrap(), None);
-        store.save("x", snapshot(3)).await.unwrap();
-        store.save("x", snapshot(7)).await.unwrap();
-        assert_eq!(store.load("x").await.unwrap(), Some(snapshot(7)));
+    async fn a_start_is_the_snapshot_and_the_tail() {
+        let (store, ledger) = (Arc::new(InMemory::default()), Ledger::new(Arc::new(MemoryBroker::new())));
+        append(&ledger, 1).await;
+        append(&ledger, 2).await;
+        assert_eq!(lived(&store, "1", &ledger).await, (vec![1, 2], 2));
+        append(&ledger, 3).await;
+        assert_eq!(lived(&store, "1", &ledger).await, (vec![1, 2, 3], 1));
+        assert_eq!(lived(&store, "1", &ledger).await, (vec![1, 2, 3], 0));
+        // Another form begins anew, and does not stand in the way of the first.
+        assert_eq!(lived(&store, "2", &ledger).await, (vec![1, 2, 3], 3));
+        assert_eq!(lived(&store, "1", &ledger).await, (vec![1, 2, 3], 0));
     }
 
     #[tokio::test]
-    async fn a_snapshot_that_does_not_fit_is_left_aside() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = FolderSnapshots::new(folder.path()).unwrap();
-        store.save("x", snapshot(7)).await.unwrap();
-        assert_eq!(restored(&store, "1", 7).await, Some((snapshot(7).state, 7)));
-        assert_eq!(restored(&store, "2", 7).await, None);
-        assert_eq!(restored(&store, "1", 6).await, None);
-        let path = folder.path().join("x.snapshot");
-        let mut bytes = std::fs::read(&path).unwrap();
-        *bytes.last_mut().unwrap() ^= 1;
-        std::fs::write(&path, bytes).unwrap();
-        assert_eq!(store.load("x").await.unwrap_err().kind(), io::ErrorKind::InvalidData);
-        assert_eq!(restored(&store, "1", 7).await, None);
+    async fn a_snapshot_that_is_damaged_or_of_another_ledger_is_left_aside() {
+        let (store, ledger) = (Arc::new(InMemory::default()), Ledger::new(Arc::new(MemoryBroker::new())));
+        append(&ledger, 1).await;
+        append(&ledger, 2).await;
+        lived(&store, "1", &ledger).await;
+        let whole = store.0.lock().unwrap().clone();
+        for cut in [0, 10, whole["view-1"].len() - 1] {
+            store.0.lock().unwrap().insert("view-1".to_owned(), whole["view-1"][..cut].to_vec());
+            assert_eq!(lived(&store, "1", &ledger).await, (vec![1, 2], 2), "cut at {cut}");
+        }
+        *store.0.lock().unwrap() = whole.clone();
+        store.0.lock().unwrap().get_mut("view-1").unwrap().iter_mut().last().into_iter().for_each(|byte| *byte ^= 1);
+        assert_eq!(lived(&store, "1", &ledger).await, (vec![1, 2], 2));
+        // A ledger that was made later counts anew, whether it is shorter or already longer.
+        *store.0.lock().unwrap() = whole;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let other = Ledger::new(Arc::new(MemoryBroker::new()));
+        for number in 4..8 {
+            append(&other, number).await;
+        }
+        assert_eq!(lived(&store, "1", &other).await, (vec![1, 2, 3, 4], 4));
+    }
+
+    #[tokio::test]
+    async fn a_view_with_an_event_that_is_not_understood_is_not_kept() {
+        let (store, broker) = (Arc::new(InMemory::default()), Arc::new(MemoryBroker::new()));
+        let ledger = Ledger::new(broker.clone());
+        append(&ledger, 1).await;
+        let poison = crate::Message { subject: "fp.ledger.p.run.x".to_owned(), headers: Default::default(), payload: "x".into() };
+        crate::Broker::publish(broker.as_ref(), StreamName::Ledger, poison, crate::Expect::Any).await.unwrap();
+        lived(&store, "1", &ledger).await;
+        assert!(store.0.lock().unwrap().is_empty());
     }
 }

@@ -7,7 +7,8 @@ use footplate_types::{EventId, PrincipalId, Timestamp};
 pub type Actor = PrincipalId;
 
 /// A W3C `traceparent`, checked only for its shape (55 ASCII characters).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Trace(String);
 
 impl Trace {
@@ -27,6 +28,20 @@ impl Trace {
     /// The trace id, 32 hex digits.
     pub fn trace_id(&self) -> &str {
         &self.0[3..35]
+    }
+}
+
+impl TryFrom<String> for Trace {
+    type Error = footplate_types::Invalid;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::parse(&text).ok_or_else(|| footplate_types::Invalid::new("traceparent", text, "00-<32 hex>-<16 hex>-<2 hex>"))
+    }
+}
+
+impl From<Trace> for String {
+    fn from(trace: Trace) -> Self {
+        trace.0
     }
 }
 

@@ -7,10 +7,9 @@ use footplate_clock::event_id;
 use footplate_eventlog::conformance::message;
 use footplate_eventlog::memory::MemoryBroker;
 use footplate_eventlog::place::MemoryPlace;
-use footplate_eventlog::snapshot::{Keeping, keep, restore};
 use footplate_eventlog::{
-    ApplyError, Broker, Consumption, Expect, FilePlace, FolderSnapshots, HandleError, Handler, Ledger, LedgerItem, Live, Mark, Parked,
-    Projection, SnapshotStore, Stored, StreamName, TailItem, consume, follow, project,
+    ApplyError, Broker, Consumption, Expect, FilePlace, HandleError, Handler, Ledger, LedgerItem, Live, Mark, Parked, Projection, Stored,
+    StreamName, TailItem, consume, follow, project,
 };
 use footplate_events::Event;
 use footplate_testkit::eventually;
@@ -88,45 +87,6 @@ async fn a_tail_goes_back_when_the_broker_lost_the_end_of_a_stream() {
     report("5 again").await.unwrap();
     let again = footplate_eventlog::conformance::take_messages(&mut tail, 2).await;
     assert_eq!(footplate_eventlog::conformance::texts(&again), ["4 again", "5 again"]);
-}
-
-#[tokio::test]
-async fn a_start_from_a_snapshot_equals_a_start_from_the_beginning() {
-    let folder = tempfile::tempdir().unwrap();
-    let (_broker, ledger) = ledger();
-    let store: Arc<dyn SnapshotStore> = Arc::new(FolderSnapshots::new(folder.path()).unwrap());
-    let keeping = || Keeping {
-        store: store.clone(),
-        name: "seen".to_owned(),
-        schema: "1".to_owned(),
-        write: |state: &Seen| state.texts().join("\n").into_bytes(),
-        every: Duration::from_secs(3_600),
-    };
-    let live = Live::new(Seen::default(), 0);
-    let shutdown = followed(&ledger, &live);
-    let kept = tokio::spawn(keep(live.clone(), keeping(), shutdown.clone()));
-    for n in 0..5 {
-        let last = write(&ledger, "a", &n.to_string()).await;
-        live.at_least(last, SOON).await.unwrap();
-    }
-    shutdown.cancel();
-    kept.await.unwrap();
-    let last = write(&ledger, "a", "5").await;
-    let end = ledger.end().await.unwrap();
-    let read = |bytes: &[u8]| Some(String::from_utf8_lossy(bytes).lines().map(str::to_owned).collect::<Vec<_>>());
-    let (texts, position) = restore(store.as_ref(), "seen", "1", end, read).await.unwrap();
-    assert_eq!((position, texts.join(" ").as_str()), (5, "0 1 2 3 4"));
-    let rest = Live::new(Seen::default(), position);
-    let _shutdown = followed(&ledger, &rest).drop_guard();
-    rest.at_least(last, SOON).await.unwrap();
-    assert_eq!(rest.read().texts(), ["5"]);
-    // A view that has met what it does not understand is not kept: after a restart it would look sound.
-    let shutdown = CancellationToken::new();
-    rest.fold(&LedgerItem::Unknown { sequence: last + 1, subject: "fp.ledger.x".to_owned(), event_type: "x".to_owned() });
-    let again = tokio::spawn(keep(rest.clone(), keeping(), shutdown.clone()));
-    shutdown.cancel();
-    again.await.unwrap();
-    assert_eq!(store.load("seen").await.unwrap().unwrap().sequence, 5);
 }
 
 /// A handler that notes what it gets, and fails on what its test names.

@@ -106,15 +106,17 @@ async fn services(server: &NatsServer, folder: &Path, context: &Context) -> Resu
     let parts = ServerParts::new().authenticator(move |_| Ok(principal.clone()));
     let scheduler = footplate_scheduler_server::Config::new("load");
     let parts =
-        footplate_scheduler_server::start(&scheduler, &ledger("scheduler").await?, &clock, &context.within("scheduler")).parts(parts);
+        footplate_scheduler_server::start(&scheduler, &ledger("scheduler").await?, &clock, &context.within("scheduler")).await.parts(parts);
     let executor = footplate_executor_server::Config::new("load");
     let objects = folder.join("objects");
     std::fs::create_dir_all(&objects)?;
     let blobs = Blobs::local(&objects)?;
-    let started = footplate_executor_server::start(&executor, &ledger("executor").await?, &blobs, &clock, &context.within("executor"));
+    let started =
+        footplate_executor_server::start(&executor, &ledger("executor").await?, &blobs, &clock, &context.within("executor")).await;
     let parts = started.parts(parts);
     let inventory = footplate_gpu_inventory_server::Config::new("load");
-    let started = footplate_gpu_inventory_server::start(&inventory, &ledger("gpu-inventory").await?, &clock, &context.within("inventory"));
+    let started =
+        footplate_gpu_inventory_server::start(&inventory, &ledger("gpu-inventory").await?, &clock, &context.within("inventory")).await;
     let parts = started.parts(parts);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?.to_string();

@@ -96,6 +96,12 @@ pub const AGENT_TOKEN: Knob<String> = Knob::new("agent.token", "", "token with w
 /// The folder of objects.
 pub const OBJECTS: Knob<String> =
     Knob::new("objects", "", "folder of artifacts, checkpoints, snapshots and logs; empty: in the data folder");
+/// How often views are kept.
+pub const SNAPSHOTS_EVERY: Knob<Duration> = Knob::new(
+    "snapshots.every",
+    "1m",
+    "how often a service keeps its view in the object store, so that a start reads only what came after",
+);
 /// The file of known tokens.
 pub const TOKENS: Knob<String> =
     Knob::new("tokens", "", "file of known tokens: a line each, SHA-256 of the token and its principal; empty: in the data folder");
@@ -135,6 +141,7 @@ pub const ALL: &[&dyn AnyKnob] = &[
     &AGENT_API,
     &AGENT_TOKEN,
     &OBJECTS,
+    &SNAPSHOTS_EVERY,
     &TOKENS,
 ];
 

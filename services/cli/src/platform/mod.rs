@@ -11,6 +11,7 @@ pub mod nats_server;
 pub mod principals;
 pub mod run;
 pub mod services;
+mod snapshots;
 pub mod up;
 mod wiring;
 

@@ -1,6 +1,6 @@
 //! The services of one process, put together over one broker and one port.
 
-use super::{knobs, principals::Principals};
+use super::{knobs, principals::Principals, snapshots::snapshots};
 use footplate_api::server::ServerParts;
 use footplate_blobs::Blobs;
 use footplate_clock::{SharedClock, SystemClock};
@@ -144,16 +144,18 @@ async fn start_one(
             executor.lease = wiring.leader_lease;
             executor.margin = config.get(&knobs::NODE_MARGIN);
             executor.read_wait = config.get(&knobs::READ_WAIT);
-            Ok(footplate_executor_server::start(&executor, ledger, blobs, clock, &context).parts(parts))
+            executor.snapshots = Some(snapshots(config, blobs));
+            Ok(footplate_executor_server::start(&executor, ledger, blobs, clock, &context).await.parts(parts))
         }
         Service::GpuInventory => {
             let mut inventory = footplate_gpu_inventory_server::Config::new(instance);
             inventory.lease = wiring.leader_lease;
             inventory.margin = config.get(&knobs::NODE_MARGIN);
             inventory.wait = config.get(&knobs::READ_WAIT);
-            Ok(footplate_gpu_inventory_server::start(&inventory, ledger, clock, &context).parts(parts))
+            inventory.snapshots = Some(snapshots(config, blobs));
+            Ok(footplate_gpu_inventory_server::start(&inventory, ledger, clock, &context).await.parts(parts))
         }
-        Service::Scheduler => Ok(super::wiring::scheduler(wiring, instance, ledger, clock, &context, parts)),
+        Service::Scheduler => Ok(super::wiring::scheduler(wiring, instance, (ledger, blobs), clock, &context, parts).await),
         Service::Tracker => super::wiring::tracker(wiring, instance, (ledger, blobs), clock, &context, parts).await,
     }
 }

@@ -2,6 +2,7 @@
 
 use super::knobs;
 use super::services::{StartError, Wiring};
+use super::snapshots::snapshots;
 use footplate_api::server::ServerParts;
 use footplate_blobs::Blobs;
 use footplate_clock::SharedClock;
@@ -12,10 +13,10 @@ use footplate_types::Millis;
 use std::sync::Arc;
 
 /// Starts the scheduler.
-pub(super) fn scheduler(
+pub(super) async fn scheduler(
     wiring: &Wiring<'_>,
     instance: String,
-    ledger: &Ledger,
+    (ledger, blobs): (&Ledger, &Blobs),
     clock: &SharedClock,
     context: &Context,
     parts: ServerParts,
@@ -25,7 +26,8 @@ pub(super) fn scheduler(
     scheduler.lease = wiring.leader_lease;
     scheduler.wait = config.get(&knobs::READ_WAIT);
     scheduler.policy.ready_within = Millis(config.get(&knobs::READY_WITHIN).as_millis() as u64);
-    footplate_scheduler_server::start(&scheduler, ledger, clock, context).parts(parts)
+    scheduler.snapshots = Some(snapshots(config, blobs));
+    footplate_scheduler_server::start(&scheduler, ledger, clock, context).await.parts(parts)
 }
 
 /// Starts the tracker over its series store.

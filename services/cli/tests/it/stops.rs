@@ -68,6 +68,14 @@ fn a_stop_lets_workers_save_and_the_next_start_goes_on_from_there() {
     assert_eq!(shown["attempts"][0]["cause"], "drained", "{shown:#}");
     let log = up.done(&["run", "logs", "--attempt", "2", "--rank", "0", &run]);
     assert!(log.contains("resum"), "attempt 2 began anew:\n{log}");
+    // Each view went on from its snapshot and read only what came after; with that it is what the whole ledger says.
+    for view in ["scheduler-1", "executor-1", "gpu-inventory-1"] {
+        let kept = up.folder.path().join("data/objects/snapshots").join(view);
+        assert!(kept.metadata().is_ok_and(|kept| kept.len() > 0), "{} is missing", kept.display());
+        let told = up.process.stderr();
+        let start = told.lines().rfind(|line| line.contains("a view starts") && line.contains(view)).map(str::to_owned);
+        assert!(start.as_ref().is_some_and(|line| !line.contains(" position=0 ")), "{start:?}\n{told}");
+    }
     up.done(&["replay", "--verify"]);
 }
 

@@ -6,11 +6,12 @@ use footplate_events::facts::{
 };
 use footplate_events::{Event, Recorded};
 use footplate_types::{AttemptId, Epoch, MemberIndex, NodeName, ProjectName, Rank, RequestId, RunId};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 /// How far a member has come.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum MemberPhase {
     /// Placed; its node prepares it.
     Placed,
@@ -43,7 +44,7 @@ impl MemberPhase {
 }
 
 /// One member of an attempt.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemberState {
     /// Its node.
     pub node: NodeName,
@@ -64,7 +65,7 @@ pub struct MemberState {
 }
 
 /// One attempt.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttemptState {
     /// The tenant.
     pub project: ProjectName,
@@ -86,7 +87,7 @@ impl AttemptState {
 }
 
 /// What the ledger says of a node.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeState {
     /// Its generation.
     pub epoch: Epoch,
@@ -97,7 +98,7 @@ pub struct NodeState {
 }
 
 /// The executor's view.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Executor {
     attempts: BTreeMap<AttemptId, AttemptState>,
     nodes: BTreeMap<NodeName, NodeState>,

@@ -18,7 +18,7 @@ use footplate_blobs::Blobs;
 use footplate_clock::SharedClock;
 use footplate_eventlog::beats::{self, SharedBeats};
 use footplate_eventlog::inbox::Inbox;
-use footplate_eventlog::{LeadError, LeaseConfig, Ledger, Live, follow, lead};
+use footplate_eventlog::{Keeper, LeadError, LeaseConfig, Ledger, Live, follow, lead, snapshot};
 use footplate_events::{Aggregate, Subject};
 use footplate_executor_core::Executor;
 use footplate_service::Context;
@@ -38,13 +38,15 @@ pub struct Config {
     pub margin: Duration,
     /// The longest a read waits for "at least N".
     pub read_wait: Duration,
+    /// Where the view is kept between two starts; absent: every start reads the whole ledger.
+    pub snapshots: Option<Keeper>,
 }
 
 impl Config {
     /// The defaults for an instance.
     pub fn new(instance: impl Into<String>) -> Self {
         let seconds = Duration::from_secs;
-        Self { instance: instance.into(), lease: seconds(10), margin: seconds(15), read_wait: seconds(10) }
+        Self { instance: instance.into(), lease: seconds(10), margin: seconds(15), read_wait: seconds(10), snapshots: None }
     }
 }
 
@@ -85,12 +87,16 @@ async fn may_not_lead(leading: impl Future<Output = Result<(), LeadError>>) {
     }
 }
 
+/// What the view's bytes in a snapshot mean: to be raised whenever the state, how it is folded or what is folded changes.
+const FORM: &str = "1";
+
 /// Starts the executor's tasks under `context` and gives its part of the API. `elapsed` of the clock is what leases are measured by.
-pub fn start(config: &Config, ledger: &Ledger, blobs: &Blobs, clock: &SharedClock, context: &Context) -> Handle {
+pub async fn start(config: &Config, ledger: &Ledger, blobs: &Blobs, clock: &SharedClock, context: &Context) -> Handle {
     let service = ServiceName::parse("executor").expect("a literal that is valid");
     let ledger = &ledger.of(&service);
     let broker = ledger.broker().clone();
-    let live = Live::new(Executor::default(), 0);
+    let snapshots = config.snapshots.as_ref().map(|keeper| keeper.of("executor", FORM));
+    let live: Live<Executor> = snapshot::open(snapshots.clone(), ledger).await;
     let wake = Arc::new(Notify::new());
     let inbox = Inbox::new("executor", wake.clone());
     let watch = SharedBeats::default();
@@ -98,6 +104,9 @@ pub fn start(config: &Config, ledger: &Ledger, blobs: &Blobs, clock: &SharedCloc
     let token = context.shutdown.token();
 
     context.supervisor.spawn_infallible("executor view", follow(ledger.clone(), filters(), live.clone(), token.clone()));
+    if let Some(snapshots) = snapshots {
+        context.supervisor.spawn_infallible("executor snapshots", snapshots.keep(ledger.clone(), live.clone(), token.clone()));
+    }
     context.supervisor.spawn_infallible("executor reports", inbox.clone().fill(broker.clone(), token.clone()));
     context
         .supervisor

@@ -4,11 +4,12 @@ use footplate_es::{Cause, Evolve, Project};
 use footplate_events::facts::NodeRegistered;
 use footplate_events::{Event, Recorded};
 use footplate_types::{GpuUuid, NodeName, RequestId};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// Why a node is marked, and by whom.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     /// Why.
     pub reason: String,
@@ -19,7 +20,7 @@ pub struct Mark {
 }
 
 /// One node.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeState {
     /// What it told of itself last; absent when it is known by requests alone.
     pub registered: Option<NodeRegistered>,
@@ -57,7 +58,7 @@ impl NodeState {
 }
 
 /// What an operator asks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RequestKind {
     /// No new work.
     Cordon(String),
@@ -70,7 +71,7 @@ pub enum RequestKind {
 }
 
 /// A request that waits for its answer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PendingRequest {
     /// About which node.
     pub node: NodeName,
@@ -83,7 +84,7 @@ pub struct PendingRequest {
 }
 
 /// The inventory's view.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Inventory {
     nodes: BTreeMap<NodeName, NodeState>,
     pending: BTreeMap<RequestId, PendingRequest>,

@@ -12,7 +12,7 @@ use footplate_api::v1::{inventory_view_service_server::InventoryViewServiceServe
 use footplate_clock::SharedClock;
 use footplate_eventlog::beats::{self, SharedBeats};
 use footplate_eventlog::inbox::Inbox;
-use footplate_eventlog::{LeadError, LeaseConfig, Ledger, Live, follow, lead};
+use footplate_eventlog::{Keeper, LeadError, LeaseConfig, Ledger, Live, follow, lead, snapshot};
 use footplate_events::{Aggregate, Subject};
 use footplate_gpu_inventory_core::Inventory;
 use footplate_service::Context;
@@ -32,13 +32,15 @@ pub struct Config {
     pub margin: Duration,
     /// The longest a read waits for "at least N", and a write for its answer.
     pub wait: Duration,
+    /// Where the view is kept between two starts; absent: every start reads the whole ledger.
+    pub snapshots: Option<Keeper>,
 }
 
 impl Config {
     /// The defaults for an instance.
     pub fn new(instance: impl Into<String>) -> Self {
         let seconds = Duration::from_secs;
-        Self { instance: instance.into(), lease: seconds(10), margin: seconds(15), wait: seconds(10) }
+        Self { instance: instance.into(), lease: seconds(10), margin: seconds(15), wait: seconds(10), snapshots: None }
     }
 }
 
@@ -75,18 +77,25 @@ async fn may_not_lead(leading: impl Future<Output = Result<(), LeadError>>) {
     }
 }
 
+/// What the view's bytes in a snapshot mean: to be raised whenever the state, how it is folded or what is folded changes.
+const FORM: &str = "1";
+
 /// Starts the inventory's tasks under `context` and gives its part of the API.
-pub fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, context: &Context) -> Handle {
+pub async fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, context: &Context) -> Handle {
     let service = ServiceName::parse("gpu-inventory").expect("a literal that is valid");
     let ledger = &ledger.of(&service);
     let broker = ledger.broker().clone();
-    let live = Live::new(Inventory::default(), 0);
+    let snapshots = config.snapshots.as_ref().map(|keeper| keeper.of("gpu-inventory", FORM));
+    let live: Live<Inventory> = snapshot::open(snapshots.clone(), ledger).await;
     let wake = Arc::new(Notify::new());
     let inbox = Inbox::new("gpu-inventory", wake.clone());
     let watch = SharedBeats::default();
     let token = context.shutdown.token();
 
     context.supervisor.spawn_infallible("gpu-inventory view", follow(ledger.clone(), filters(), live.clone(), token.clone()));
+    if let Some(snapshots) = snapshots {
+        context.supervisor.spawn_infallible("gpu-inventory snapshots", snapshots.keep(ledger.clone(), live.clone(), token.clone()));
+    }
     context.supervisor.spawn_infallible("gpu-inventory reports", inbox.clone().fill(broker.clone(), token.clone()));
     let beats = beats::watch(broker.clone(), watch.clone(), clock.clone(), wake.clone(), token.clone());
     context.supervisor.spawn_infallible("gpu-inventory beats", beats);

@@ -14,11 +14,12 @@ pub use node::{Claim, ClaimKey, Claimed, Mark, Node};
 pub use queue::{Holding, Queue};
 
 use footplate_types::{EventId, NodeName, QueueName, RunId, Timestamp};
+use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where an event stands, when the broker stored it, and which event it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     /// The ledger sequence.
     pub sequence: u64,
@@ -29,7 +30,7 @@ pub struct Stamp {
 }
 
 /// The place of a pending job: by priority, then by queue, then by the order of submission.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct PendingKey {
     pub(crate) priority: Reverse<i32>,
     pub(crate) queue: QueueName,
@@ -38,7 +39,7 @@ pub(crate) struct PendingKey {
 }
 
 /// Everything that the scheduler's decisions rest upon.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct State {
     /// The last sequence that was folded.
     position: u64,

@@ -21,7 +21,7 @@ use footplate_api::v1::{
     scheduler_view_service_server::SchedulerViewServiceServer,
 };
 use footplate_clock::SharedClock;
-use footplate_eventlog::{LeaseConfig, Ledger, Live, follow, lead};
+use footplate_eventlog::{Keeper, LeaseConfig, Ledger, Live, follow, lead, snapshot};
 use footplate_events::{Aggregate, Subject};
 pub use footplate_scheduler_core::Policy;
 use footplate_scheduler_core::{SERVICE, State};
@@ -43,12 +43,20 @@ pub struct Config {
     pub wait: Duration,
     /// The knobs of the decisions.
     pub policy: Policy,
+    /// Where the view is kept between two starts; absent: every start reads the whole ledger.
+    pub snapshots: Option<Keeper>,
 }
 
 impl Config {
     /// The defaults for an instance.
     pub fn new(instance: impl Into<String>) -> Self {
-        Self { instance: instance.into(), lease: Duration::from_secs(10), wait: Duration::from_secs(10), policy: Policy::default() }
+        Self {
+            instance: instance.into(),
+            lease: Duration::from_secs(10),
+            wait: Duration::from_secs(10),
+            policy: Policy::default(),
+            snapshots: None,
+        }
     }
 }
 
@@ -89,15 +97,22 @@ impl Handle {
     }
 }
 
+/// What the view's bytes in a snapshot mean: to be raised whenever the state, how it is folded or what is folded changes.
+const FORM: &str = "1";
+
 /// Starts the scheduler's tasks under `context` and gives its part of the API.
-pub fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, context: &Context) -> Handle {
+pub async fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, context: &Context) -> Handle {
     let ledger = &ledger.of(&service());
-    let live = Live::new(State::default(), 0);
+    let snapshots = config.snapshots.as_ref().map(|keeper| keeper.of("scheduler", FORM));
+    let live: Live<State> = snapshot::open(snapshots.clone(), ledger).await;
     let token = context.shutdown.token();
     let measures = Measures::register(&context.metrics);
 
     let view = follow(ledger.clone(), filters(), live.clone(), token.clone());
     context.supervisor.spawn_infallible("scheduler view", view);
+    if let Some(snapshots) = snapshots {
+        context.supervisor.spawn_infallible("scheduler snapshots", snapshots.keep(ledger.clone(), live.clone(), token.clone()));
+    }
     let counting = measures::count_pending(live.clone(), measures.clone(), token.clone());
     context.supervisor.spawn_infallible("scheduler measures", counting);
     let caught_up = shell::caught_up(ledger.clone(), live.clone(), context.readiness.latch("scheduler view"), token.clone());

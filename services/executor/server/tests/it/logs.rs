@@ -54,7 +54,7 @@ async fn end_job(stage: &Stage) {
 
 #[tokio::test]
 async fn a_log_is_archived_byte_for_byte_when_its_member_is_released() {
-    let stage = stage();
+    let stage = stage().await;
     stage.placed().await;
     let bytes = b"caf\xE9 \xFF\x00\nlast line without newline";
     stage.log("n1", 0, 1, 0, &bytes[..5]).await;
@@ -71,7 +71,7 @@ async fn a_log_is_archived_byte_for_byte_when_its_member_is_released() {
 
 #[tokio::test]
 async fn a_log_is_not_archived_before_its_last_chunk_is_there() {
-    let stage = stage();
+    let stage = stage().await;
     stage.placed().await;
     stage.log("n1", 0, 1, 0, b"one ").await;
     stage.exited("n1", 0, 1, 2).await;
@@ -92,7 +92,7 @@ async fn many_chunks_that_come_one_by_one_after_their_member_was_released_are_ar
     let server = footplate_testkit::nats().start().await;
     let mut config = JetStreamConfig::single(server.url(), "executor tests");
     config.bytes = StreamBytes::of_disk(1 << 30);
-    let stage = stage_over(Arc::new(JetStreamBroker::connect(config).await.unwrap()));
+    let stage = stage_over(Arc::new(JetStreamBroker::connect(config).await.unwrap())).await;
     stage.placed().await;
     stage.exited("n1", 0, 1, CHUNKS).await;
     stage.event("attempt.exited", |event| matches!(event, Event::AttemptExited(_)).then_some(())).await;
@@ -109,7 +109,7 @@ async fn many_chunks_that_come_one_by_one_after_their_member_was_released_are_ar
 
 #[tokio::test]
 async fn a_reader_that_follows_gets_every_byte_once_and_ends_by_itself() {
-    let stage = stage();
+    let stage = stage().await;
     stage.placed().await;
     let mut client = client(&stage).await;
     stage.log("n1", 0, 1, 0, b"first\n").await;
@@ -131,7 +131,7 @@ async fn a_reader_that_follows_gets_every_byte_once_and_ends_by_itself() {
 
 #[tokio::test]
 async fn a_run_without_a_log_answers_at_once_with_its_state() {
-    let stage = stage();
+    let stage = stage().await;
     stage.placed().await;
     let mut client = client(&stage).await;
     footplate_testkit::eventually(SOON, "the run is known", || async {

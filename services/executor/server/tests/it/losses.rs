@@ -33,7 +33,7 @@ async fn beat(stage: &Stage, name: &str, epoch: u64, lease_ms: u64, expected: u6
 
 #[tokio::test]
 async fn a_silent_node_is_fenced_first_and_its_members_are_lost_after_it() {
-    let stage = stage();
+    let stage = stage().await;
     stage.placed().await;
     let last = beat(&stage, "n1", 1, 300, 0).await.unwrap();
     beat(&stage, "n2", 1, 0, 0).await.unwrap();
@@ -58,7 +58,7 @@ async fn a_silent_node_is_fenced_first_and_its_members_are_lost_after_it() {
 
 #[tokio::test]
 async fn the_view_rebuilt_from_the_ledger_equals_the_living_one() {
-    let stage = stage();
+    let stage = stage().await;
     stage.placed().await;
     stage.ready("n1", 0, 1).await;
     stage.exited("n2", 1, 1, 0).await;

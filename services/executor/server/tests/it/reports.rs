@@ -14,7 +14,7 @@ async fn settled(broker: &dyn Broker, name: &str) -> Option<u64> {
 
 #[tokio::test]
 async fn a_report_becomes_an_event_that_answers_the_placement_and_is_settled() {
-    let stage = stage();
+    let stage = stage().await;
     stage.placed().await;
     stage.ready("n1", 0, 1).await;
     stage.event("attempt.ready", |event| matches!(event, Event::AttemptReady(_)).then_some(())).await;
@@ -27,7 +27,7 @@ async fn a_report_becomes_an_event_that_answers_the_placement_and_is_settled() {
 
 #[tokio::test]
 async fn a_repeated_report_writes_nothing_and_a_gap_waits_for_what_is_missing() {
-    let stage = stage();
+    let stage = stage().await;
     stage.placed().await;
     stage.ready("n1", 0, 1).await;
     stage.ready("n1", 0, 1).await;
@@ -59,7 +59,7 @@ async fn a_repeated_report_writes_nothing_and_a_gap_waits_for_what_is_missing() 
 
 #[tokio::test]
 async fn a_report_that_outruns_its_placement_in_the_view_is_not_refused() {
-    let stage = stage();
+    let stage = stage().await;
     // The leader leads and has seen an empty ledger; then placement and report arrive at once.
     eventually(SOON, "the leader's term", || async { (stage.ledger.end().await.unwrap() > 0).then_some(()) }).await;
     stage.placed().await;

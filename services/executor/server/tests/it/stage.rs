@@ -44,17 +44,17 @@ pub(crate) fn of(member: u32) -> MemberRef {
 }
 
 /// An executor with short leases over an empty broker.
-pub(crate) fn stage() -> Stage {
-    stage_over(Arc::new(MemoryBroker::new()))
+pub(crate) async fn stage() -> Stage {
+    stage_over(Arc::new(MemoryBroker::new())).await
 }
 
 /// The same over a broker that the test made.
-pub(crate) fn stage_over(broker: Arc<dyn Broker>) -> Stage {
+pub(crate) async fn stage_over(broker: Arc<dyn Broker>) -> Stage {
     let ledger = Ledger::new(broker.clone());
     let context = Context::new(Duration::from_secs(5));
     let blobs = Blobs::new(Arc::new(object_store::memory::InMemory::new()));
     let config = Config { lease: Duration::from_millis(600), margin: Duration::from_millis(100), ..Config::new("test") };
-    let handle = start(&config, &ledger, &blobs, &SystemClock::shared(), &context);
+    let handle = start(&config, &ledger, &blobs, &SystemClock::shared(), &context).await;
     Stage { broker, ledger, context, handle, blobs }
 }
 

@@ -38,7 +38,7 @@ async fn stage() -> Stage {
     let ledger = Ledger::new(broker.clone());
     let context = Context::new(Duration::from_secs(5));
     let config = Config { lease: Duration::from_millis(600), margin: Duration::from_millis(100), ..Config::new("test") };
-    let handle = start(&config, &ledger, &SystemClock::shared(), &context);
+    let handle = start(&config, &ledger, &SystemClock::shared(), &context).await;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let parts = handle.parts(ServerParts::new()).authenticator(|_| Ok(PrincipalId::parse("local:operator").unwrap()));

@@ -3,9 +3,10 @@
 use super::Stamp;
 use footplate_events::facts::{Cause, DocumentRef, Exit, MemberExited, MemberPlacement, Rendezvous, RetryPolicy, RootCause, StopCause};
 use footplate_types::{AttemptNumber, Millis, Rank, RequestId};
+use serde::{Deserialize, Serialize};
 
 /// A checkpoint that a later attempt may begin from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
     /// The attempt that saved it.
     pub attempt: AttemptNumber,
@@ -18,7 +19,7 @@ pub struct Checkpoint {
 }
 
 /// How far a member has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemberStage {
     /// Its node prepares it.
     Preparing,
@@ -33,7 +34,7 @@ pub enum MemberStage {
 }
 
 /// One member of an attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
     /// Where it stands and what it claims.
     pub placement: MemberPlacement,
@@ -49,7 +50,7 @@ impl Member {
 }
 
 /// The launch of an attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
     /// The event.
     pub stamp: Stamp,
@@ -60,7 +61,7 @@ pub struct Launch {
 }
 
 /// The stop of an attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stop {
     /// The event.
     pub stamp: Stamp,
@@ -73,7 +74,7 @@ pub struct Stop {
 }
 
 /// How a member ended, as far as it decides anything.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum How {
     /// Every worker exited 0 and no stop was obeyed.
     Succeeded,
@@ -93,7 +94,7 @@ pub enum How {
 }
 
 /// The end of one member.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ending {
     /// Its index.
     pub member: usize,
@@ -104,7 +105,7 @@ pub struct Ending {
 }
 
 /// One try of a job.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
     /// Which try.
     pub number: AttemptNumber,

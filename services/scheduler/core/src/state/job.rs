@@ -5,11 +5,12 @@ use footplate_es::Cause as EventCause;
 use footplate_events::facts::{Cause, JobEnded, JobSpec, RetryPolicy, RootCause, WaitReason};
 use footplate_events::{Actor, Trace};
 use footplate_types::{AttemptNumber, Digest, DisplayName, EventId, Millis, NodeName, ProjectName, QueueName, RequestId, RunId};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What all events of one job carry on of its submission.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Chain {
     /// Who submitted.
     pub actor: Actor,
@@ -27,7 +28,7 @@ impl Chain {
 }
 
 /// What a client wants of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ask {
     /// End it.
     Cancel,
@@ -40,7 +41,7 @@ pub enum Ask {
 }
 
 /// A request that has no answer yet.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
     /// Its id.
     pub id: RequestId,
@@ -53,7 +54,7 @@ pub struct Request {
 }
 
 /// How a request was answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// The sequence of the answering event.
     pub sequence: u64,
@@ -62,7 +63,7 @@ pub struct Answer {
 }
 
 /// What retries are counted against.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Budget {
     /// The program failed.
     UserCode,
@@ -102,7 +103,7 @@ impl Budget {
 }
 
 /// Where a living job stands.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Stage {
     /// No attempt of it lives.
     Pending {
@@ -118,7 +119,7 @@ pub enum Stage {
 }
 
 /// An attempt that is over.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PastAttempt {
     /// Which try.
     pub number: AttemptNumber,
@@ -131,7 +132,7 @@ pub struct PastAttempt {
 }
 
 /// A job that has not ended.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
     /// The run.
     pub run: RunId,
@@ -210,7 +211,7 @@ impl Job {
 }
 
 /// A job that has ended: what is left of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EndedJob {
     /// The run.
     pub run: RunId,

@@ -3,11 +3,12 @@
 use super::Stamp;
 use footplate_events::facts::MemberPlacement;
 use footplate_types::{AttemptNumber, Epoch, GpuUuid, MemberIndex, NodeShape, RunId, SlotIndex};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Something that was said of a node and still holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     /// Where it was said.
     pub stamp: Stamp,
@@ -16,7 +17,7 @@ pub struct Mark {
 }
 
 /// Whose claim it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ClaimKey {
     /// The ledger sequence of the placement: claims list in the order of placement.
     pub placed: u64,
@@ -29,7 +30,7 @@ pub struct ClaimKey {
 }
 
 /// What a member claims on its node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
     /// GPUs by the driver's name.
     pub gpus: Vec<GpuUuid>,
@@ -49,7 +50,7 @@ impl Claim {
 }
 
 /// What is claimed on a node and what is there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claimed {
     /// GPUs claimed.
     pub gpus: u32,
@@ -58,7 +59,7 @@ pub struct Claimed {
 }
 
 /// One node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Node {
     /// The generation under which it is given work.
     pub epoch: Epoch,

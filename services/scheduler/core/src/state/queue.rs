@@ -2,9 +2,10 @@
 
 use super::Claim;
 use footplate_events::facts::{QueueConfigured, Quota};
+use serde::{Deserialize, Serialize};
 
 /// What a queue's placed jobs hold now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holding {
     /// Whole GPUs.
     pub gpus: u64,
@@ -32,7 +33,7 @@ impl Holding {
 }
 
 /// One queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queue {
     /// Its settings.
     pub settings: QueueConfigured,
