@@ -8,6 +8,7 @@ mod experiment;
 mod job;
 mod job_request;
 mod job_spec;
+mod model;
 mod node;
 mod node_request;
 mod queue;
@@ -28,6 +29,10 @@ pub use job_request::{JobCancelRequested, JobHoldRequested, JobReleaseRequested,
 pub use job_spec::{
     DocumentRef, InputRef, JobSpec, Launcher, Limits, PerNode, PlacementAsk, ResourceAsk, RetryPolicy, SourceRef, StopNotice, StopPolicy,
     StopSignal, Why,
+};
+pub use model::{
+    EvaluationData, ModelAliasRemoved, ModelAliasSet, ModelArchived, ModelCreated, ModelFile, ModelPromoted, ModelRolledBack, ModelStaged,
+    ModelVersionApproved, ModelVersionEvaluated, ModelVersionProposed, ModelVersionRegistered, ModelVersionRejected, Stage, VersionRef,
 };
 pub use node::{NodeCordoned, NodeDrained, NodeHealthChanged, NodeLost, NodeRefused, NodeRegistered, NodeUncordoned};
 pub use node_request::{NodeCordonRequested, NodeDrainRequested, NodeLossDeclared, NodeUncordonRequested};

@@ -1,6 +1,6 @@
 //! Where an event stands: `fp.ledger.<project>.<aggregate>.<id>`.
 
-use footplate_types::{AttemptId, ExperimentId, Invalid, NodeName, ProjectName, QueueName, RunId, ServiceName};
+use footplate_types::{AttemptId, ExperimentId, Invalid, ModelId, ModelVersionId, NodeName, ProjectName, QueueName, RunId, ServiceName};
 use std::fmt;
 
 /// The kinds of aggregate of the ledger, each written by one service.
@@ -22,14 +22,29 @@ pub enum Aggregate {
     Node,
     /// What operators ask of a node; client-written, gpu-inventory.
     NodeRequest,
+    /// A model: which of its versions stands where, and its aliases; client-written, registry.
+    Model,
+    /// One version of a model: what it is, its evaluations and its approval; client-written, registry.
+    ModelVersion,
     /// The terms of a service's leaders; written by whoever takes over.
     Term,
 }
 
 impl Aggregate {
     /// All kinds, in the order of this table.
-    pub const ALL: [Self; 9] =
-        [Self::Experiment, Self::Run, Self::Job, Self::JobRequest, Self::Attempt, Self::Queue, Self::Node, Self::NodeRequest, Self::Term];
+    pub const ALL: [Self; 11] = [
+        Self::Experiment,
+        Self::Run,
+        Self::Job,
+        Self::JobRequest,
+        Self::Attempt,
+        Self::Queue,
+        Self::Node,
+        Self::NodeRequest,
+        Self::Model,
+        Self::ModelVersion,
+        Self::Term,
+    ];
 
     /// The token in the subject and in the event type.
     pub const fn as_str(self) -> &'static str {
@@ -42,6 +57,8 @@ impl Aggregate {
             Self::Queue => "queue",
             Self::Node => "node",
             Self::NodeRequest => "node-request",
+            Self::Model => "model",
+            Self::ModelVersion => "model-version",
             Self::Term => "term",
         }
     }
@@ -53,6 +70,7 @@ impl Aggregate {
             Self::Job | Self::JobRequest | Self::Queue => "scheduler",
             Self::Attempt => "executor",
             Self::Node | Self::NodeRequest => "gpu-inventory",
+            Self::Model | Self::ModelVersion => "registry",
             Self::Term => "each service",
         }
     }
@@ -61,7 +79,7 @@ impl Aggregate {
     /// A job is both: its first event is client-written.
     pub const fn client_written(self) -> bool {
         match self {
-            Self::Experiment | Self::Run | Self::JobRequest | Self::Queue | Self::NodeRequest => true,
+            Self::Experiment | Self::Run | Self::JobRequest | Self::Queue | Self::NodeRequest | Self::Model | Self::ModelVersion => true,
             Self::Job | Self::Attempt | Self::Node | Self::Term => false,
         }
     }
@@ -133,6 +151,16 @@ impl Subject {
         Self::platform(Aggregate::NodeRequest, name)
     }
 
+    /// A model of a project.
+    pub fn model(project: &ProjectName, id: ModelId) -> Self {
+        Self::new(project, Aggregate::Model, id)
+    }
+
+    /// One version of a model.
+    pub fn model_version(project: &ProjectName, id: ModelVersionId) -> Self {
+        Self::new(project, Aggregate::ModelVersion, id)
+    }
+
     /// The terms of a service.
     pub fn term(service: &ServiceName) -> Self {
         Self::platform(Aggregate::Term, service)
@@ -156,7 +184,13 @@ impl Subject {
         match self.aggregate {
             Aggregate::Run | Aggregate::Job | Aggregate::JobRequest => RunId::parse(&self.id).ok(),
             Aggregate::Attempt => self.attempt_id().map(|id| id.run),
-            Aggregate::Experiment | Aggregate::Queue | Aggregate::Node | Aggregate::NodeRequest | Aggregate::Term => None,
+            Aggregate::Experiment
+            | Aggregate::Queue
+            | Aggregate::Node
+            | Aggregate::NodeRequest
+            | Aggregate::Model
+            | Aggregate::ModelVersion
+            | Aggregate::Term => None,
         }
     }
 
@@ -176,6 +210,15 @@ impl Subject {
     /// The queue this is about.
     pub fn queue_name(&self) -> Option<QueueName> {
         if self.aggregate == Aggregate::Queue { QueueName::parse(&self.id).ok() } else { None }
+    }
+
+    /// The model this is about, for models and their versions.
+    pub fn model_id(&self) -> Option<ModelId> {
+        match self.aggregate {
+            Aggregate::Model => ModelId::parse(&self.id).ok(),
+            Aggregate::ModelVersion => ModelVersionId::parse(&self.id).ok().map(|id| id.model),
+            _ => None,
+        }
     }
 
     /// The filter that matches every aggregate of a kind, of one project or of all.
@@ -207,6 +250,8 @@ impl Subject {
             Aggregate::Attempt => AttemptId::parse(&self.id).is_ok(),
             Aggregate::Queue => QueueName::parse(&self.id).is_ok(),
             Aggregate::Node | Aggregate::NodeRequest => NodeName::parse(&self.id).is_ok(),
+            Aggregate::Model => ModelId::parse(&self.id).is_ok(),
+            Aggregate::ModelVersion => ModelVersionId::parse(&self.id).is_ok(),
             Aggregate::Term => ServiceName::parse(&self.id).is_ok(),
         }
     }
@@ -237,7 +282,7 @@ mod tests {
 
     #[test]
     fn every_aggregate_has_exactly_one_owner() {
-        let services = ["tracker", "scheduler", "executor", "gpu-inventory"].map(|name| ServiceName::parse(name).unwrap());
+        let services = ["tracker", "scheduler", "executor", "gpu-inventory", "registry"].map(|name| ServiceName::parse(name).unwrap());
         let (project, run, node) = (ProjectName::parse("vision").unwrap(), RunId::from_bytes([3; 16]), NodeName::parse("n1").unwrap());
         let attempt = AttemptId { run, attempt: footplate_types::AttemptNumber(1) };
         let name = footplate_types::DisplayName::parse("x").unwrap();
@@ -250,6 +295,8 @@ mod tests {
             Subject::queue(&QueueName::parse("q").unwrap()),
             Subject::node(&node),
             Subject::node_request(&node),
+            Subject::model(&project, ModelId::from_bytes([4; 16])),
+            Subject::model_version(&project, ModelVersionId::parse(&format!("{}-3", ModelId::from_bytes([4; 16]))).unwrap()),
         ];
         subjects.extend(services.iter().map(Subject::term));
         let kinds: std::collections::BTreeSet<Aggregate> = subjects.iter().map(|subject| subject.aggregate).collect();

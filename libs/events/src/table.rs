@@ -132,6 +132,12 @@ macro_rules! concat_type {
     (NodeRequest, $verb:literal, $version:literal) => {
         concat!("footplate.node-request.", $verb, ".v", $version)
     };
+    (Model, $verb:literal, $version:literal) => {
+        concat!("footplate.model.", $verb, ".v", $version)
+    };
+    (ModelVersion, $verb:literal, $version:literal) => {
+        concat!("footplate.model-version.", $verb, ".v", $version)
+    };
     (Term, $verb:literal, $version:literal) => {
         concat!("footplate.term.", $verb, ".v", $version)
     };
@@ -190,6 +196,20 @@ events! {
     NodeUncordonRequested = NodeRequest, "uncordon-requested", 1, read by "gpu-inventory";
     NodeDrainRequested = NodeRequest, "drain-requested", 1, read by "gpu-inventory";
     NodeLossDeclared = NodeRequest, "loss-declared", 1, read by "gpu-inventory, executor";
+
+    ModelCreated = Model, "created", 1, read by "registry";
+    ModelPromoted = Model, "promoted", 1, read by "registry, whoever serves models";
+    ModelRolledBack = Model, "rolled-back", 1, read by "registry, whoever serves models";
+    ModelStaged = Model, "staged", 1, read by "registry, whoever serves models";
+    ModelArchived = Model, "archived", 1, read by "registry, whoever serves models";
+    ModelAliasSet = Model, "alias-set", 1, read by "registry, whoever serves models";
+    ModelAliasRemoved = Model, "alias-removed", 1, read by "registry, whoever serves models";
+
+    ModelVersionRegistered = ModelVersion, "registered", 1, read by "registry";
+    ModelVersionEvaluated = ModelVersion, "evaluated", 1, read by "registry, gates";
+    ModelVersionProposed = ModelVersion, "proposed", 1, read by "registry, whoever approves";
+    ModelVersionApproved = ModelVersion, "approved", 1, read by "registry";
+    ModelVersionRejected = ModelVersion, "rejected", 1, read by "registry";
 }
 
 #[cfg(all(test, feature = "json"))]

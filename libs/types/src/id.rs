@@ -103,6 +103,10 @@ id! {
     ExperimentId
 }
 id! {
+    /// A model of the registry; derived from (project, name), so that a name is unique in its project.
+    ModelId
+}
+id! {
     /// One event; caused events derive theirs from (cause, reactor, target, ordinal).
     EventId
 }
@@ -122,6 +126,13 @@ id! {
 impl ExperimentId {
     /// The id of the experiment called `name` in `project`.
     pub fn of(project: &crate::ProjectName, name: &crate::DisplayName) -> Self {
+        Self::derived(&[project.as_str().as_bytes(), name.as_str().as_bytes()])
+    }
+}
+
+impl ModelId {
+    /// The id of the model called `name` in `project`.
+    pub fn of(project: &crate::ProjectName, name: &crate::ModelName) -> Self {
         Self::derived(&[project.as_str().as_bytes(), name.as_str().as_bytes()])
     }
 }
@@ -227,6 +238,28 @@ number! {
     Epoch, u64
 }
 
+number! {
+    /// Which version of a model, counted from 1 without gaps.
+    VersionNumber, u32
+}
+
+impl VersionNumber {
+    /// Reads a number from 1, without a sign or a leading zero.
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
+        let refused = || Invalid::new("version", text, "a whole number from 1");
+        if text.starts_with(['0', '+']) {
+            return Err(refused());
+        }
+        text.parse().map(Self).map_err(|_| refused())
+    }
+
+    /// The version after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
 impl AttemptNumber {
     /// The try after this one.
     #[must_use]
@@ -265,6 +298,32 @@ impl fmt::Display for AttemptId {
 
 text_form!(AttemptId, Some("^[0-9a-f]{32}-[1-9][0-9]*$"));
 
+/// One version of one model: `<model>-<n>` as text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ModelVersionId {
+    /// The model.
+    pub model: ModelId,
+    /// Which version of it.
+    pub version: VersionNumber,
+}
+
+impl ModelVersionId {
+    /// Reads `<model>-<n>`, n from 1, no leading zero.
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
+        let refused = || Invalid::new("model version", text, "<model id>-<number from 1>");
+        let (model, number) = text.split_once('-').ok_or_else(refused)?;
+        Ok(Self { model: ModelId::parse(model)?, version: VersionNumber::parse(number).map_err(|_| refused())? })
+    }
+}
+
+impl fmt::Display for ModelVersionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.model, self.version)
+    }
+}
+
+text_form!(ModelVersionId, Some("^[0-9a-f]{32}-[1-9][0-9]*$"));
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -295,6 +354,15 @@ mod tests {
         assert_eq!(AttemptId::parse(&id.to_string()), Ok(id));
         assert!(AttemptId::parse(&format!("{}-0", id.run)).is_err());
         assert!(AttemptId::parse(&format!("{}-01", id.run)).is_err());
+    }
+
+    #[test]
+    fn a_model_version_id_reads_back_and_refuses_zero_signs_and_overflow() {
+        let id = ModelVersionId { model: ModelId::from_bytes([7; 16]), version: VersionNumber(12) };
+        assert_eq!(ModelVersionId::parse(&id.to_string()), Ok(id));
+        for number in ["0", "01", "+1", "-1", "", "4294967296", "1 "] {
+            assert!(ModelVersionId::parse(&format!("{}-{number}", id.model)).is_err(), "{number}");
+        }
     }
 
     #[test]

@@ -10,8 +10,13 @@ mod resource;
 mod text_form;
 mod time;
 
-pub use id::{AttemptId, AttemptNumber, Digest, Epoch, EventId, ExperimentId, MemberIndex, Rank, RequestId, RunId, SessionId, SpoolId};
+pub use id::{
+    AttemptId, AttemptNumber, Digest, Epoch, EventId, ExperimentId, MemberIndex, ModelId, ModelVersionId, Rank, RequestId, RunId,
+    SessionId, SpoolId, VersionNumber,
+};
 pub use invalid::Invalid;
-pub use name::{ArtifactPath, DisplayName, MetricName, NodeName, ParamKey, PrincipalId, ProjectName, QueueName, ServiceName};
+pub use name::{
+    AliasName, ArtifactPath, DisplayName, MetricName, ModelName, NodeName, ParamKey, PrincipalId, ProjectName, QueueName, ServiceName,
+};
 pub use resource::{ByteSize, Gpu, GpuModel, GpuUuid, Millis, NodeShape, NvlinkIsland, SlotIndex};
 pub use time::Timestamp;

@@ -94,6 +94,33 @@ name! {
     ArtifactPath, "artifact", None, check_path
 }
 
+name! {
+    /// A model: any Unicode, at most 250 characters, no `/` and no `:`, not `.` or `..` (as MLflow has it).
+    ModelName, "model", None, |field, text| {
+        check_text(field, text, 250)?;
+        if text.contains(['/', ':']) || text == "." || text == ".." {
+            return Err(Invalid::new(field, text, "a name without / and :, and neither . nor .."));
+        }
+        Ok(())
+    }
+}
+name! {
+    /// What people call one version of a model (`champion`): letters, digits, `_` and `-`, at most 255 characters; not `latest`, not `v` and a
+    /// number (as MLflow has it).
+    AliasName, "alias", None, check_alias
+}
+
+fn check_alias(field: &str, text: &str) -> Result<(), Invalid> {
+    let count = text.chars().count();
+    let well_formed = (1..=255).contains(&count) && text.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-');
+    let looks_like_a_version =
+        text.strip_prefix(['v', 'V']).is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()));
+    if well_formed && !looks_like_a_version && !text.eq_ignore_ascii_case("latest") {
+        return Ok(());
+    }
+    Err(Invalid::new(field, text, "1 to 255 letters, digits, _ and -; not `latest`, and not v with a number"))
+}
+
 fn check_path(field: &str, text: &str) -> Result<(), Invalid> {
     let well_formed = !text.is_empty()
         && text.len() <= 1024
@@ -155,6 +182,22 @@ mod tests {
         }
         for text in ["", " a", "a\n", &"x".repeat(10_000)] {
             assert!(DisplayName::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_model_and_its_aliases_are_named_as_mlflow_has_it() {
+        for text in ["", " a", "a/b", "a:b", ".", "..", "a\n"] {
+            assert!(ModelName::parse(text).is_err(), "{text}");
+        }
+        for text in ["digits", "推荐模型", "a b", "a@b", "a..b"] {
+            assert!(ModelName::parse(text).is_ok(), "{text}");
+        }
+        for text in ["", "latest", "Latest", "v1", "V12", "a b", "a@b", "a.b"] {
+            assert!(AliasName::parse(text).is_err(), "{text}");
+        }
+        for text in ["champion", "blue-green_2", "v", "vx1", "冠军", "3"] {
+            assert!(AliasName::parse(text).is_ok(), "{text}");
         }
     }
 

@@ -324,7 +324,60 @@ fn other_events() -> Vec<(Subject, Event)> {
     ]
 }
 
+fn model_events() -> Vec<(Subject, Event)> {
+    let model = name(ModelName::parse, "digits");
+    let id = ModelId::of(&project(), &model);
+    let (version, reason, body) = (VersionNumber(2), "better on rare classes".to_owned(), Some(digest("body")));
+    let (alias, path) = (name(AliasName::parse, "champion"), name(ArtifactPath::parse, "weights/最终 model.pt"));
+    let to = VersionRef { version, run: run(), path: path.clone(), digest: digest("weights") };
+    let (from, approval) = (Some(VersionNumber(1)), EventId::from_bytes([0x44; 16]));
+    let (model_of, reason_of) = (|| model.clone(), || reason.clone());
+    let of_model: Vec<Event> = vec![
+        ModelCreated { model: model_of(), note: "reads handwriting".to_owned(), body }.into(),
+        ModelPromoted { model: model_of(), to: to.clone(), from, approval, reason: reason_of(), body }.into(),
+        ModelRolledBack { model: model_of(), to: to.clone(), from, reason: reason_of(), body }.into(),
+        ModelStaged { model: model_of(), version, from: Stage::None, to: Stage::Staging, displaced: from, reason: reason_of(), body }
+            .into(),
+        ModelArchived { model: model_of(), version, from: Stage::Staging, freed: vec![alias.clone()], reason: reason_of(), body }.into(),
+        ModelAliasSet { model: model_of(), alias: alias.clone(), to, from, reason: reason_of(), body }.into(),
+        ModelAliasRemoved { model: model_of(), alias, version, reason: reason_of(), body }.into(),
+    ];
+    let figures = BTreeMap::from([(name(MetricName::parse, "acc"), 0.9375), (name(MetricName::parse, "val/loss"), 1e-7)]);
+    let of_version: Vec<Event> = vec![
+        ModelVersionRegistered {
+            model: model_of(),
+            version,
+            run: run(),
+            attempt: AttemptNumber(2),
+            path: path.clone(),
+            digest: digest("weights"),
+            bytes: 98_765,
+            files: vec![ModelFile { path, digest: digest("weights"), bytes: 98_765 }],
+            outcome: Outcome::Succeeded,
+            complete: true,
+            note: "of the nightly run".to_owned(),
+            body,
+        }
+        .into(),
+        ModelVersionEvaluated {
+            model: model_of(),
+            version,
+            figures,
+            data: Some(EvaluationData { name: "digits-test@3".to_owned(), digest: Some(digest("data")) }),
+            note: "on the held-out set".to_owned(),
+            body,
+        }
+        .into(),
+        ModelVersionProposed { model: model_of(), version, reason: reason_of(), body }.into(),
+        ModelVersionApproved { model: model_of(), version, proposal: approval, as_only_member: true, reason: reason_of(), body }.into(),
+        ModelVersionRejected { model: model_of(), version, proposal: approval, reason: reason_of(), body }.into(),
+    ];
+    let version_subject = Subject::model_version(&project(), ModelVersionId { model: id, version });
+    let of_model = of_model.into_iter().map(|event| (Subject::model(&project(), id), event));
+    of_model.chain(of_version.into_iter().map(|event| (version_subject.clone(), event))).collect()
+}
+
 /// One sample of every type, on a subject of its aggregate.
 pub(crate) fn samples() -> Vec<(Subject, Event)> {
-    [other_events(), run_events(), job_events(), request_events(), attempt_events(), node_events()].concat()
+    [other_events(), run_events(), job_events(), request_events(), attempt_events(), node_events(), model_events()].concat()
 }

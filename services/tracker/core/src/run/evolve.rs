@@ -76,7 +76,19 @@ impl Run {
             | Event::NodeCordonRequested(_)
             | Event::NodeUncordonRequested(_)
             | Event::NodeDrainRequested(_)
-            | Event::NodeLossDeclared(_) => {}
+            | Event::NodeLossDeclared(_)
+            | Event::ModelCreated(_)
+            | Event::ModelPromoted(_)
+            | Event::ModelRolledBack(_)
+            | Event::ModelStaged(_)
+            | Event::ModelArchived(_)
+            | Event::ModelAliasSet(_)
+            | Event::ModelAliasRemoved(_)
+            | Event::ModelVersionRegistered(_)
+            | Event::ModelVersionEvaluated(_)
+            | Event::ModelVersionProposed(_)
+            | Event::ModelVersionApproved(_)
+            | Event::ModelVersionRejected(_) => {}
         }
     }
 

@@ -215,6 +215,8 @@ impl Evolve for State {
             | Aggregate::Queue
             | Aggregate::Node
             | Aggregate::NodeRequest
+            | Aggregate::Model
+            | Aggregate::ModelVersion
             | Aggregate::Term => {}
         }
         self.fold_experiment(recorded);
