@@ -5,6 +5,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod cassandra;
 mod eventually;
 mod golden;
 mod nats;
@@ -16,8 +17,10 @@ mod slept;
 mod spawner;
 mod tools;
 
+pub use cassandra::{CassandraServer, Keyspace, cassandra};
 pub use eventually::{Late, eventually, try_eventually};
 pub use golden::golden;
+pub(crate) use nats::free_port;
 pub use nats::{NatsOptions, NatsServer, nats};
 #[cfg(feature = "otlp")]
 pub use otlp::{Collector, SeenSpan};

@@ -1,6 +1,7 @@
 //! The services of one process, put together over one broker and one port.
 
 use super::{knobs, principals::Principals, snapshots::snapshots};
+use crate::output::Exit;
 use footplate_api::server::ServerParts;
 use footplate_blobs::Blobs;
 use footplate_clock::{SharedClock, SystemClock};
@@ -63,6 +64,12 @@ pub enum StartError {
         /// Why.
         reason: String,
     },
+    /// The series store in a cluster does not answer.
+    #[error("{0}")]
+    SeriesAway(String),
+    /// The series store in a cluster is not to be used like this: its address, credentials, schema.
+    #[error("{0}")]
+    SeriesRefused(String),
     /// The service itself.
     #[error("the {service} did not start: {reason}")]
     Service {
@@ -74,6 +81,17 @@ pub enum StartError {
     /// The file of tokens.
     #[error("{0}")]
     Tokens(String),
+}
+
+impl StartError {
+    /// How a process ends that cannot start for it.
+    pub const fn exit(&self) -> Exit {
+        match self {
+            Self::SeriesAway(_) => Exit::Unavailable,
+            Self::SeriesRefused(_) => Exit::Refused,
+            Self::Objects { .. } | Self::Series { .. } | Self::Service { .. } | Self::Tokens(_) => Exit::Failed,
+        }
+    }
 }
 
 /// What services are started with.

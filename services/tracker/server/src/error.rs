@@ -43,8 +43,13 @@ pub(crate) fn series_failed(error: SeriesError) -> Refusal {
     match error {
         SeriesError::DiskFull { .. } => Refusal::new(&reason::DISK_FULL, error.to_string()),
         SeriesError::Invalid(message) => Refusal::new(&reason::INVALID_PAGE_TOKEN, message),
-        SeriesError::InUse { .. } | SeriesError::Io { .. } | SeriesError::Closed => Refusal::new(&reason::STORE_AWAY, error.to_string()),
-        SeriesError::Corrupted { .. } | SeriesError::TooNew { .. } => Refusal::internal(error),
+        SeriesError::InUse { .. }
+        | SeriesError::Io { .. }
+        | SeriesError::Closed
+        | SeriesError::Away { .. }
+        | SeriesError::Elsewhere { .. }
+        | SeriesError::Refused { .. } => Refusal::new(&reason::STORE_AWAY, error.to_string()),
+        SeriesError::Corrupted { .. } | SeriesError::TooNew { .. } | SeriesError::Schema { .. } => Refusal::internal(error),
     }
 }
 

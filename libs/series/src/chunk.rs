@@ -1,11 +1,29 @@
 //! A chunk: a checked header that says what is inside, then encoded blocks.
 
-use super::{fault::Fault, tables::within};
-use crate::{Point, codec};
+use crate::{Point, SeriesKey, codec};
+
+/// Stored bytes that no writer made, or that changed since: what is wrong with them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Damaged(pub(crate) String);
+
+impl Damaged {
+    /// Says where the damage is, so that a person knows what is lost.
+    pub(crate) fn of_chunk(self, key: &SeriesKey, sequence: u64) -> Self {
+        Self(format!(
+            "{}: the chunk of {}, attempt {}, rank {}, metric {:?} that starts at METRICS sequence {sequence}",
+            self.0,
+            key.source,
+            key.attempt,
+            key.rank,
+            key.name.as_str(),
+        ))
+    }
+}
 
 const CHUNK: u8 = 1;
 const SEALED: u8 = 1;
-const HEADER_BYTES: usize = 44;
+/// How many of a chunk's bytes are its header.
+pub(crate) const HEADER_BYTES: usize = 44;
 const CRC_AT: usize = HEADER_BYTES - 4;
 
 /// An open chunk made of more blocks than this is encoded anew as one.
@@ -13,16 +31,16 @@ const MAX_BLOCKS: u16 = 32;
 
 /// What a chunk holds, known without decoding it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) sealed: bool,
-    pub(super) blocks: u16,
-    pub(super) count: u32,
-    pub(super) steps: (i64, i64),
-    pub(super) times: (i64, i64),
+pub(crate) struct Header {
+    pub(crate) sealed: bool,
+    pub(crate) blocks: u16,
+    pub(crate) count: u32,
+    pub(crate) steps: (i64, i64),
+    pub(crate) times: (i64, i64),
 }
 
 impl Header {
-    pub(super) fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         Self { sealed: false, blocks: 0, count: 0, steps: (i64::MAX, i64::MIN), times: (i64::MAX, i64::MIN) }
     }
 
@@ -33,12 +51,12 @@ impl Header {
     }
 
     /// Whether an equal point could be inside.
-    pub(super) fn may_hold(&self, point: &Point) -> bool {
+    pub(crate) fn may_hold(&self, point: &Point) -> bool {
         within(point, self.steps, self.times)
     }
 
     /// Whether a point with a step in the range could be inside.
-    pub(super) fn meets(&self, from_step: i64, to_step: i64) -> bool {
+    pub(crate) fn meets(&self, from_step: i64, to_step: i64) -> bool {
         self.steps.0 <= to_step && from_step <= self.steps.1
     }
 
@@ -56,8 +74,8 @@ impl Header {
     }
 
     /// The header and the blocks behind it.
-    pub(super) fn read(bytes: &[u8]) -> Result<(Self, &[u8]), Fault> {
-        let damaged = |what: &str| Fault::Damaged(what.to_owned());
+    pub(crate) fn read(bytes: &[u8]) -> Result<(Self, &[u8]), Damaged> {
+        let damaged = |what: &str| Damaged(what.to_owned());
         if bytes.len() < HEADER_BYTES || bytes[0] != CHUNK {
             return Err(damaged("a chunk's header is malformed"));
         }
@@ -79,18 +97,23 @@ impl Header {
     }
 }
 
+/// Whether a point lies within bounds, for chunks and series alike.
+pub(crate) fn within(point: &Point, steps: (i64, i64), times: (i64, i64)) -> bool {
+    (steps.0..=steps.1).contains(&point.step) && (times.0..=times.1).contains(&point.time_ms)
+}
+
 /// The points of a stored chunk.
-pub(super) fn points(header: &Header, blocks: &[u8]) -> Result<Vec<Point>, Fault> {
-    let points = codec::decode(blocks).map_err(|error| Fault::Damaged(error.to_string()))?;
+pub(crate) fn points(header: &Header, blocks: &[u8]) -> Result<Vec<Point>, Damaged> {
+    let points = codec::decode(blocks).map_err(|error| Damaged(error.to_string()))?;
     if points.len() == header.count as usize {
         Ok(points)
     } else {
-        Err(Fault::Damaged("a chunk does not hold as many points as it says".to_owned()))
+        Err(Damaged("a chunk does not hold as many points as it says".to_owned()))
     }
 }
 
 /// The last chunk of a series while it grows.
-pub(super) struct Growing {
+pub(crate) struct Growing {
     header: Header,
     stored: Vec<u8>,
     decoded: Option<Vec<Point>>,
@@ -98,12 +121,12 @@ pub(super) struct Growing {
 }
 
 impl Growing {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { header: Header::empty(), stored: Vec::new(), decoded: Some(Vec::new()), fresh: Vec::new() }
     }
 
     /// The stored open chunk, or nothing where it is sealed.
-    pub(super) fn resume(bytes: &[u8]) -> Result<Option<Self>, Fault> {
+    pub(crate) fn resume(bytes: &[u8]) -> Result<Option<Self>, Damaged> {
         let (header, blocks) = Header::read(bytes)?;
         if header.sealed {
             return Ok(None);
@@ -111,24 +134,24 @@ impl Growing {
         Ok(Some(Self { header, stored: blocks.to_vec(), decoded: None, fresh: Vec::new() }))
     }
 
-    pub(super) fn header(&self) -> Header {
+    pub(crate) fn header(&self) -> Header {
         self.header
     }
 
-    pub(super) fn count(&self) -> u32 {
+    pub(crate) fn count(&self) -> u32 {
         self.header.count
     }
 
-    pub(super) fn has_fresh(&self) -> bool {
+    pub(crate) fn has_fresh(&self) -> bool {
         !self.fresh.is_empty()
     }
 
-    pub(super) fn push(&mut self, point: Point) {
+    pub(crate) fn push(&mut self, point: Point) {
         self.header.add(&point);
         self.fresh.push(point);
     }
 
-    pub(super) fn contains(&mut self, point: &Point) -> Result<bool, Fault> {
+    pub(crate) fn contains(&mut self, point: &Point) -> Result<bool, Damaged> {
         if !self.header.may_hold(point) {
             return Ok(false);
         }
@@ -136,11 +159,11 @@ impl Growing {
     }
 
     /// The points not stored yet, where the stored ones turned out to be damaged.
-    pub(super) fn into_fresh(self) -> Vec<Point> {
+    pub(crate) fn into_fresh(self) -> Vec<Point> {
         self.fresh
     }
 
-    fn decode(&mut self) -> Result<&Vec<Point>, Fault> {
+    fn decode(&mut self) -> Result<&Vec<Point>, Damaged> {
         let before = Header { count: self.header.count - self.fresh.len() as u32, ..self.header };
         match &mut self.decoded {
             Some(_) => {}
@@ -149,14 +172,14 @@ impl Growing {
         Ok(self.decoded.get_or_insert_default())
     }
 
-    fn all(&mut self) -> Result<Vec<Point>, Fault> {
+    fn all(&mut self) -> Result<Vec<Point>, Damaged> {
         let mut all = self.decode()?.clone();
         all.extend_from_slice(&self.fresh);
         Ok(all)
     }
 
     /// The bytes to store while it stays open.
-    pub(super) fn grown(&mut self) -> Result<Vec<u8>, Fault> {
+    pub(crate) fn grown(&mut self) -> Result<Vec<u8>, Damaged> {
         if self.header.blocks >= MAX_BLOCKS {
             self.stored = codec::encode(&self.all()?);
             self.header.blocks = 1;
@@ -170,7 +193,7 @@ impl Growing {
     }
 
     /// The bytes to store when it is complete.
-    pub(super) fn sealed(&mut self) -> Result<Vec<u8>, Fault> {
+    pub(crate) fn sealed(&mut self) -> Result<Vec<u8>, Damaged> {
         let blocks = codec::seal(&self.all()?);
         self.header.sealed = true;
         self.header.blocks = 1;

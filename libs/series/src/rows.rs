@@ -1,6 +1,6 @@
 //! The rows of series and sessions, as little-endian bytes.
 
-use super::fault::Fault;
+use crate::chunk::Damaged;
 use crate::{Point, SeriesStats, SessionKey, SessionProgress};
 
 const SERIES_ROW: u8 = 1;
@@ -9,13 +9,13 @@ const SERIES_ROW_BYTES: usize = 2 + 14 * 8;
 
 /// A series: its number and its figures.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct SeriesRow {
-    pub(super) series: u64,
-    pub(super) stats: SeriesStats,
+pub(crate) struct SeriesRow {
+    pub(crate) series: u64,
+    pub(crate) stats: SeriesStats,
 }
 
 impl SeriesRow {
-    pub(super) fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         let SeriesStats { latest, count, min, max, nan_count, inf_count, min_step, max_step, min_time_ms, max_time_ms } = self.stats;
         let mut out = Vec::with_capacity(SERIES_ROW_BYTES);
         out.push(SERIES_ROW);
@@ -32,9 +32,9 @@ impl SeriesRow {
         out
     }
 
-    pub(super) fn read(bytes: &[u8]) -> Result<Self, Fault> {
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, Damaged> {
         if bytes.len() != SERIES_ROW_BYTES || bytes[0] != SERIES_ROW {
-            return Err(Fault::Damaged("a series row is malformed".to_owned()));
+            return Err(Damaged("a series row is malformed".to_owned()));
         }
         let at = |index: usize| le_u64(&bytes[2 + index * 8..]);
         let float = |index: usize| f64::from_bits(at(index));
@@ -60,7 +60,7 @@ fn le_u64(bytes: &[u8]) -> u64 {
     bytes[..8].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
-pub(super) fn session_bytes(progress: &SessionProgress) -> Vec<u8> {
+pub(crate) fn session_bytes(progress: &SessionProgress) -> Vec<u8> {
     let mut out = vec![SESSION_ROW];
     out.extend_from_slice(&progress.contiguous.to_le_bytes());
     for (first, last) in &progress.beyond {
@@ -70,9 +70,9 @@ pub(super) fn session_bytes(progress: &SessionProgress) -> Vec<u8> {
     out
 }
 
-pub(super) fn read_session(key: SessionKey, bytes: &[u8]) -> Result<SessionProgress, Fault> {
+pub(crate) fn read_session(key: SessionKey, bytes: &[u8]) -> Result<SessionProgress, Damaged> {
     if bytes.len() < 9 || !(bytes.len() - 9).is_multiple_of(16) || bytes[0] != SESSION_ROW {
-        return Err(Fault::Damaged(format!("the row of session {} is malformed", key.session)));
+        return Err(Damaged(format!("the row of session {} is malformed", key.session)));
     }
     let beyond = bytes[9..].chunks_exact(16).map(|range| (le_u64(range), le_u64(&range[8..]))).collect();
     Ok(SessionProgress { key, contiguous: le_u64(&bytes[1..]), beyond })
