@@ -63,6 +63,8 @@ services! {
     metrics: metric_service_client::MetricServiceClient;
     nodes: node_service_client::NodeServiceClient;
     queues: queue_service_client::QueueServiceClient;
+    registry: registry_service_client::RegistryServiceClient;
+    registry_views: registry_view_service_client::RegistryViewServiceClient;
     runs: run_service_client::RunServiceClient;
     scheduler_views: scheduler_view_service_client::SchedulerViewServiceClient;
     tracker_views: tracker_view_service_client::TrackerViewServiceClient;

@@ -53,6 +53,9 @@ reasons! {
     BLOB_NOT_FOUND: NotFound, "no object of this digest is stored", "upload it first";
     ARTIFACT_NOT_FOUND: NotFound, "the run has no artifact at this path", "list the run's artifacts";
     LOG_NOT_FOUND: NotFound, "no such log of this run", "list the run's logs: attempts, ranks and streams";
+    MODEL_NOT_FOUND: NotFound, "no such model in this project", "list the project's models, or create it";
+    VERSION_NOT_FOUND: NotFound, "the model has no such version, or none in that stage", "list the model's versions";
+    ALIAS_NOT_FOUND: NotFound, "the model has no such alias", "show the model: it lists its aliases";
     SERIES_NOT_FOUND: NotFound, "the run has no metric of this name", "list the run's latest values";
 
     IDEMPOTENCY_KEY_REUSED: Conflict, "the request id was used before with another body", "use a fresh request id, or send the same body";
@@ -65,12 +68,25 @@ reasons! {
     NODE_STATE: Conflict, "the node is not in a state that allows this", "show the node's state";
     STALE_CHECKPOINT: Conflict, "a later attempt has saved a checkpoint already", "nothing: the later attempt's checkpoint stands";
     STALE_EPOCH: Conflict, "the node was fenced meanwhile; what it says of its former epoch no longer counts", "restart the agent";
+    RUN_NOT_SEALED: Conflict, "the run is not sealed: its record may still change", "wait for it: `footplate run wait`";
+    RUN_NOT_SUCCEEDED: Conflict, "the run failed or was cancelled", "take another run, or say that you mean it: `--allow-failed`";
+    RUN_INCOMPLETE: Conflict, "the run was sealed with something missing", "take another run, or say that you mean it: `--allow-incomplete`";
+    NOT_PROPOSED: Conflict, "the version has no open proposal", "propose it first";
+    PROPOSAL_OPEN: Conflict, "someone else's proposal of the version waits for an answer", "approve or reject that one";
+    ALREADY_APPROVED: Conflict, "the version is approved, and that stands", "promote it";
+    NOT_APPROVED: Conflict, "the version is not approved, and may not serve", "propose it, and have someone else approve it";
+    NEVER_SERVED: Conflict, "there is nothing that served before", "promote a version instead";
+    VERSION_ARCHIVED: Conflict, "the version is archived", "move it to stage None first, or take another version";
+    VERSION_SERVES: Conflict, "the version serves", "promote another, or move it to stage None first";
+    VERSION_HAS_ALIASES: Conflict, "aliases name the version", "move them first, or take them away with it: `--free-aliases`";
+    OVERTAKEN: Conflict, "someone else has changed it since you looked", "look again, and ask again if you still want it";
     CHANGED_MEANWHILE: Conflict, "it was changed by another writer too often in a row", "read it again and repeat the request";
     UNREADABLE_HISTORY: Conflict, "the ledger holds an event of it that this build cannot read", "upgrade this service; until then nothing may be written to it";
 
     TOKEN_MISSING: Unauthenticated, "the call carries no token", "set FOOTPLATE_TOKEN, or log in";
     TOKEN_UNKNOWN: Unauthenticated, "the token is not known, or was revoked", "ask for a new token";
     PROJECT_DENIED: Denied, "the caller may not do this in this project", "ask the project's owner";
+    OWN_PROPOSAL: Denied, "nobody approves what they proposed themselves, unless they are the project's only member", "ask another member to approve it";
     NODE_DENIED: Denied, "a node spoke for a run that is not placed on it", "look whether two nodes share a name";
 
     QUOTA_EXCEEDED: Exhausted, "it asks for more than the queue's quota will ever allow", "ask for less, or raise the quota: `footplate queue set`";

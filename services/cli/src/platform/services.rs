@@ -23,11 +23,13 @@ pub enum Service {
     Executor,
     /// Nodes, GPUs.
     GpuInventory,
+    /// Models, their versions and aliases.
+    Registry,
 }
 
 impl Service {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Tracker, Self::Scheduler, Self::Executor, Self::GpuInventory];
+    pub const ALL: [Self; 5] = [Self::Tracker, Self::Scheduler, Self::Executor, Self::GpuInventory, Self::Registry];
 
     /// Its name.
     pub const fn as_str(self) -> &'static str {
@@ -36,6 +38,7 @@ impl Service {
             Self::Scheduler => "scheduler",
             Self::Executor => "executor",
             Self::GpuInventory => "gpu-inventory",
+            Self::Registry => "registry",
         }
     }
 
@@ -138,9 +141,10 @@ pub async fn start(services: &[Service], wiring: &Wiring<'_>) -> Result<Started,
     std::fs::create_dir_all(&folder).map_err(|error| unusable(error.to_string()))?;
     let blobs = Blobs::local(&folder).map_err(|error| unusable(error.to_string()))?;
     let principals = Principals::read(&tokens_file(wiring.config, wiring.data)).map_err(StartError::Tokens)?;
+    let people = principals.clone();
     let mut parts = ServerParts::new().readiness(wiring.context.readiness.clone()).authenticator(move |token| principals.of(token));
     for service in services {
-        parts = start_one(*service, wiring, &ledger, &blobs, &clock, parts).await?;
+        parts = start_one(*service, wiring, (&ledger, &blobs, &people), &clock, parts).await?;
     }
     Ok(Started { parts })
 }
@@ -148,8 +152,7 @@ pub async fn start(services: &[Service], wiring: &Wiring<'_>) -> Result<Started,
 async fn start_one(
     service: Service,
     wiring: &Wiring<'_>,
-    ledger: &Ledger,
-    blobs: &Blobs,
+    (ledger, blobs, principals): (&Ledger, &Blobs, &Principals),
     clock: &SharedClock,
     parts: ServerParts,
 ) -> Result<ServerParts, StartError> {
@@ -172,6 +175,14 @@ async fn start_one(
             inventory.wait = config.get(&knobs::READ_WAIT);
             inventory.snapshots = Some(snapshots(config, blobs));
             Ok(footplate_gpu_inventory_server::start(&inventory, ledger, clock, &context).await.parts(parts))
+        }
+        Service::Registry => {
+            let mut registry = footplate_registry_server::Config::new(instance);
+            registry.wait = config.get(&knobs::READ_WAIT);
+            // Tokens are of the whole platform, and so is the membership of each project.
+            let members = principals.people();
+            registry.membership = footplate_registry_server::Membership::new(move |_, who| members.len() == 1 && members.contains(who));
+            Ok(footplate_registry_server::start(&registry, ledger, clock, &context).parts(parts))
         }
         Service::Scheduler => Ok(super::wiring::scheduler(wiring, instance, (ledger, blobs), clock, &context, parts).await),
         Service::Tracker => super::wiring::tracker(wiring, instance, (ledger, blobs), clock, &context, parts).await,

@@ -9,6 +9,7 @@ mod faults_days;
 mod guide;
 mod help;
 mod jobfile;
+mod models;
 mod platform;
 mod races;
 mod secrets;

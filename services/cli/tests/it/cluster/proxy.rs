@@ -26,6 +26,7 @@ const ROUTES: &[(&str, &[&str])] = &[
     ("scheduler", &["JobService", "QueueService", "SchedulerViewService"]),
     ("executor", &["AttemptService", "LogService", "ExecutorViewService"]),
     ("gpu-inventory", &["NodeService", "InventoryViewService"]),
+    ("registry", &["RegistryService", "RegistryViewService"]),
 ];
 
 /// A running proxy; it ends with its guard.
