@@ -4,6 +4,7 @@
 #   deploy/setup.sh nats      a real nats-server, at the version pinned in deploy/versions.env
 #   deploy/setup.sh python    a Python with numpy and scikit-learn for the example trainings
 #   deploy/setup.sh cassandra a real Apache Cassandra (its jars from Maven Central) for the tests of the series store; needs Java 17
+#   deploy/setup.sh s3        a real S3 server, built from its source: deploy/s3/setup.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=versions.env
@@ -156,7 +157,10 @@ setup_cassandra() {
     say "Cassandra $CASSANDRA_VERSION is ready ($count jars)"
 }
 
-[ $# -gt 0 ] || fail "say what to set up: nats, python, cassandra"
+# shellcheck source=s3/setup.sh
+source deploy/s3/setup.sh
+
+[ $# -gt 0 ] || fail "say what to set up: nats, python, cassandra, s3"
 mkdir -p "$tools"
 : >>"$log"
 # Two runs at once would spoil each other's venv.
@@ -169,6 +173,7 @@ for part in "$@"; do
     nats) setup_nats ;;
     python) setup_python ;;
     cassandra) setup_cassandra ;;
-    *) fail "nothing called '$part' to set up; there are: nats, python, cassandra" ;;
+    s3) setup_s3 ;;
+    *) fail "nothing called '$part' to set up; there are: nats, python, cassandra, s3" ;;
     esac
 done

@@ -12,6 +12,7 @@ mod nats;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod process;
+mod s3;
 mod seen;
 mod slept;
 mod spawner;
@@ -26,6 +27,7 @@ pub use nats::{NatsOptions, NatsServer, nats};
 pub use otlp::{Collector, SeenSpan};
 pub use process::Process;
 pub use rustix::process::Signal;
+pub use s3::{S3Server, files_below, s3};
 pub use seen::{SeenProcess, kill_processes_mentioning, processes_mentioning};
 pub use slept::{SLEPT, Slept, on_a_machine_that_slept};
-pub use tools::{demo_python, nats_server_program, repository_root};
+pub use tools::{demo_python, nats_server_program, repository_root, s3_server_program};
