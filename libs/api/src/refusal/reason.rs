@@ -83,7 +83,7 @@ reasons! {
     CHANGED_MEANWHILE: Conflict, "it was changed by another writer too often in a row", "read it again and repeat the request";
     UNREADABLE_HISTORY: Conflict, "the ledger holds an event of it that this build cannot read", "upgrade this service; until then nothing may be written to it";
 
-    TOKEN_MISSING: Unauthenticated, "the call carries no token", "set FOOTPLATE_TOKEN, or log in";
+    TOKEN_MISSING: Unauthenticated, "the call carries no token", "set FOOTPLATE_TOKEN; on your own machine `footplate up` makes a token and the command line finds it, once it says that it is up";
     TOKEN_UNKNOWN: Unauthenticated, "the token is not known, or was revoked", "ask for a new token";
     PROJECT_DENIED: Denied, "the caller may not do this in this project", "ask the project's owner";
     OWN_PROPOSAL: Denied, "nobody approves what they proposed themselves, unless they are the project's only member", "ask another member to approve it";
