@@ -144,7 +144,8 @@ pub async fn start(services: &[Service], wiring: &Wiring<'_>) -> Result<Started,
     let people = principals.clone();
     let mut parts = ServerParts::new().readiness(wiring.context.readiness.clone()).authenticator(move |token| principals.of(token));
     for service in services {
-        parts = start_one(*service, wiring, (&ledger, &blobs, &people), &clock, parts).await?;
+        // Boxed: all of it in one future nests too deep for the compiler.
+        parts = Box::pin(start_one(*service, wiring, (&ledger, &blobs, &people), &clock, parts)).await?;
     }
     Ok(Started { parts })
 }
