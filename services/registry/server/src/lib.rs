@@ -31,7 +31,10 @@ use std::time::Duration;
 
 /// Tells whether someone is the only member of a project: only then may they approve what they proposed themselves.
 #[derive(Clone)]
-pub struct Membership(Arc<dyn Fn(&ProjectName, &PrincipalId) -> bool + Send + Sync>);
+pub struct Membership(Arc<IsOnly>);
+
+/// Whether a principal is the only member of a project.
+type IsOnly = dyn Fn(&ProjectName, &PrincipalId) -> bool + Send + Sync;
 
 impl Membership {
     /// What tells it.

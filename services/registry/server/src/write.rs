@@ -63,6 +63,8 @@ pub(crate) struct Written {
 }
 
 /// What a look at the view leads to.
+// Made and used up at once, one a write: not worth a box.
+#[allow(clippy::large_enum_variant)]
 enum Planned {
     Done(Written),
     Append { event: Event, subject: Subject, expected: u64 },
