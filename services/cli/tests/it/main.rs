@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub, missing_docs)]
 
-mod bucket;
 mod capture;
 mod cluster;
 mod faults;
