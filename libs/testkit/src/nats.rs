@@ -249,8 +249,7 @@ impl NatsServer {
     }
 }
 
-/// A loopback port that nobody has now.
-pub(crate) fn free_port() -> Result<u16> {
+fn free_port() -> Result<u16> {
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free loopback port")?;
     Ok(listener.local_addr()?.port())
 }

@@ -3,5 +3,4 @@
 mod download;
 mod upload;
 
-pub(crate) use upload::blocking;
 pub use upload::{Existing, Uploaded};
