@@ -3,6 +3,8 @@
 #
 #   deploy/setup.sh nats      a real nats-server, at the version pinned in deploy/versions.env
 #   deploy/setup.sh python    a Python with numpy and scikit-learn for the example trainings
+#   deploy/setup.sh cassandra a real Apache Cassandra (its jars from Maven Central) for the tests of the series store; needs Java 17
+#   deploy/setup.sh s3        a real S3 server, built from its source: deploy/s3/setup.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=versions.env
@@ -98,7 +100,67 @@ setup_python() {
     say "Python for the examples is ready"
 }
 
-[ $# -gt 0 ] || fail "say what to set up: nats, python"
+# Installs Debian packages when this is root on Debian, else says with which command.
+apt_install() { # what it is for, package...
+    local what="$1"
+    shift
+    if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
+        say "installing $* for $what (apt-get)"
+        { DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" ||
+            { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"; }; } >>"$log" 2>&1 || {
+            tail -n 15 "$log" >&2
+            fail "apt-get could not install $* (the whole log: $log)"
+        }
+        return
+    fi
+    fail "$what is missing; install it with: sudo apt-get install $* (or your system's own Java 17 and Maven)"
+}
+
+# The major version of the java on the path, or nothing.
+java_major() { java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1; }
+
+setup_cassandra() {
+    local home="$tools/cassandra" major work count
+    if [ -n "${FOOTPLATE_CASSANDRA:-}" ]; then
+        compgen -G "$FOOTPLATE_CASSANDRA/lib/cassandra-all-*.jar" >/dev/null ||
+            fail "FOOTPLATE_CASSANDRA=$FOOTPLATE_CASSANDRA has no lib/cassandra-all-*.jar"
+        say "Cassandra in $FOOTPLATE_CASSANDRA, as FOOTPLATE_CASSANDRA names it"
+    fi
+    major="$(java_major)"
+    if [ "$major" != "$JAVA_VERSION" ]; then
+        [ -z "$major" ] || say "the java on the path is version $major; Cassandra $CASSANDRA_VERSION runs on $JAVA_VERSION"
+        apt_install "Java $JAVA_VERSION" "openjdk-$JAVA_VERSION-jre-headless"
+        major="$(java_major)"
+        [ "$major" = "$JAVA_VERSION" ] || fail "java is version ${major:-none} after all; put Java $JAVA_VERSION first on the path"
+    fi
+    [ -z "${FOOTPLATE_CASSANDRA:-}" ] || return 0
+    if [ -f "$home/lib/cassandra-all-$CASSANDRA_VERSION.jar" ] && [ -f "$home/complete" ]; then
+        say "Cassandra $CASSANDRA_VERSION is in .tools/cassandra"
+        return
+    fi
+    command -v mvn >/dev/null || apt_install "Maven" maven
+    say "fetching Cassandra $CASSANDRA_VERSION into .tools/cassandra (about 100 jars, 66 MB from Maven Central; under a minute)"
+    work="$tools/cassandra.new"
+    rm -rf "$work"
+    mkdir -p "$work"
+    # -C: a jar whose check sum is not the repository's is refused.
+    mvn -q -B -C -f deploy/cassandra/pom.xml "-Dcassandra.version=$CASSANDRA_VERSION" dependency:copy-dependencies \
+        "-DoutputDirectory=$work/lib" >>"$log" 2>&1 || {
+        tail -n 15 "$log" >&2
+        fail "Maven could not fetch Cassandra (the whole log: $log)"
+    }
+    count="$(find "$work/lib" -name '*.jar' | wc -l)"
+    [ -f "$work/lib/cassandra-all-$CASSANDRA_VERSION.jar" ] || fail "Maven gave $count jars without cassandra-all-$CASSANDRA_VERSION.jar"
+    printf '%s\n' "$CASSANDRA_VERSION" >"$work/complete"
+    rm -rf "$home"
+    mv "$work" "$home"
+    say "Cassandra $CASSANDRA_VERSION is ready ($count jars)"
+}
+
+# shellcheck source=s3/setup.sh
+source deploy/s3/setup.sh
+
+[ $# -gt 0 ] || fail "say what to set up: nats, python, cassandra, s3"
 mkdir -p "$tools"
 : >>"$log"
 # Two runs at once would spoil each other's venv.
@@ -110,6 +172,8 @@ for part in "$@"; do
     case "$part" in
     nats) setup_nats ;;
     python) setup_python ;;
-    *) fail "nothing called '$part' to set up; there are: nats, python" ;;
+    cassandra) setup_cassandra ;;
+    s3) setup_s3 ;;
+    *) fail "nothing called '$part' to set up; there are: nats, python, cassandra, s3" ;;
     esac
 done

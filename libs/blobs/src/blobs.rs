@@ -2,13 +2,17 @@
 
 use crate::{
     BlobError,
+    bucket::{Bucket, age},
+    fault::{BucketFault, code_of},
     read::{self, BlobStream},
     upload::{PART_BYTES, Upload},
 };
 use bytes::{Bytes, BytesMut};
 use footplate_types::Digest;
-use futures::{Stream, StreamExt, TryStreamExt, stream::BoxStream};
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, local::LocalFileSystem, path::Path as Key};
+use futures::{FutureExt, Stream, StreamExt, TryStreamExt, future::BoxFuture, stream::BoxStream};
+use object_store::{
+    ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, local::LocalFileSystem, multipart::MultipartStore, path::Path as Key,
+};
 use serde::{Deserialize, Serialize};
 use std::{
     io,
@@ -47,20 +51,41 @@ pub struct Damage {
 #[derive(Clone, Debug)]
 pub struct Blobs {
     store: Arc<dyn ObjectStore>,
-    folder: Option<PathBuf>,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    /// Nothing is known of it but that it is an object store.
+    Plain,
+    Folder(PathBuf),
+    Bucket(Arc<Bucket>),
 }
 
 impl Blobs {
-    /// Blobs in an object store that acknowledges only what is durable (S3 does; for a folder use [`Blobs::local`]).
+    /// Blobs in an object store that acknowledges only what is durable (for a folder use [`Blobs::local`], for S3 [`Blobs::s3`]).
     pub fn new(store: Arc<dyn ObjectStore>) -> Self {
-        Self { store, folder: None }
+        Self { store, kind: Kind::Plain }
+    }
+
+    /// Blobs in an object store whose multipart uploads outlive the process that began them: interrupted ones are gone on with, and a put
+    /// creates rather than replaces. [`Blobs::s3`] is one.
+    pub fn in_bucket<S: ObjectStore + MultipartStore>(store: S) -> Self {
+        let store = Arc::new(store);
+        Self { kind: Kind::Bucket(Arc::new(Bucket::new(store.clone()))), store }
+    }
+
+    /// The same where the multipart uploads go another way than all else, for tests that count or fail them.
+    #[cfg(feature = "conformance")]
+    pub fn in_bucket_of(store: Arc<dyn ObjectStore>, multipart: Arc<dyn MultipartStore>) -> Self {
+        Self { kind: Kind::Bucket(Arc::new(Bucket::new(multipart))), store }
     }
 
     /// Blobs in a folder, made when absent. Every file and the folders above it are synced before a put is acknowledged.
     pub fn local(folder: &Path) -> Result<Self, BlobError> {
         std::fs::create_dir_all(folder).map_err(|error| BlobError::io(folder, error))?;
         let store = LocalFileSystem::new_with_prefix(folder)?.with_fsync(true);
-        Ok(Self { store: Arc::new(store), folder: Some(folder.to_owned()) })
+        Ok(Self { store: Arc::new(store), kind: Kind::Folder(folder.to_owned()) })
     }
 
     /// The object store itself, for what is not a blob.
@@ -68,15 +93,83 @@ impl Blobs {
         &self.store
     }
 
-    /// Stores bytes that are in memory. What lies under their digest is replaced.
+    /// The bucket's side of it, where it is one.
+    pub(crate) fn bucket(&self) -> Option<&Arc<Bucket>> {
+        match &self.kind {
+            Kind::Bucket(bucket) => Some(bucket),
+            Kind::Plain | Kind::Folder(_) => None,
+        }
+    }
+
+    /// The same blobs with other bounds of the bucket, for tests of what takes minutes or gigabytes otherwise.
+    #[cfg(feature = "conformance")]
+    #[must_use]
+    pub fn with_bucket_bounds(self, take_over_after: Duration, copy_max_bytes: u64) -> Self {
+        match self.kind {
+            Kind::Bucket(bucket) => {
+                let kind = Kind::Bucket(Arc::new(bucket.with_bounds(take_over_after, copy_max_bytes)));
+                Self { kind, store: self.store }
+            }
+            kind => Self { kind, store: self.store },
+        }
+    }
+
+    /// Whether the object store is there and lets us look: what a start and `doctor` ask before anything depends on it.
+    pub async fn check(&self) -> Result<(), BlobError> {
+        // One object of the list is enough; none is an answer, too.
+        self.store.list(Some(&Key::from(STAGING))).try_next().await?;
+        Ok(())
+    }
+
+    /// Stores bytes that are in memory. What lies under their digest is replaced; in a bucket, where it is damaged.
     pub async fn put_bytes(&self, bytes: Bytes) -> Result<BlobRef, BlobError> {
         let blob = BlobRef { digest: Digest::of(&bytes), bytes: bytes.len() as u64 };
-        self.store.put(&key_of(&blob.digest), bytes.into()).await?;
+        self.put_small(&blob.digest, bytes).await?;
         Ok(blob)
     }
 
+    /// Stores content of this digest in one request.
+    pub(crate) async fn put_small(&self, digest: &Digest, bytes: Bytes) -> Result<(), BlobError> {
+        let key = key_of(digest);
+        if self.bucket().is_some() {
+            match self.store.put_opts(&key, bytes.clone().into(), PutMode::Create.into()).await {
+                Ok(_) => return Ok(()),
+                Err(object_store::Error::AlreadyExists { .. }) => {}
+                // A store without conditional writes: then the same content replaces itself.
+                Err(object_store::Error::NotImplemented { .. }) => {}
+                Err(error) if code_of(&error).is_some_and(|code| code == "NotImplemented") => {}
+                Err(error) => return Err(error.into()),
+            }
+            match self.verify(digest).await {
+                Ok(_) => return Ok(()),
+                Err(BlobError::Damaged { found, .. }) => tracing::warn!(%digest, %found, "a damaged blob is mended"),
+                Err(BlobError::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.store.put(&key, bytes.into()).await?;
+        Ok(())
+    }
+
+    /// Gives what is staged its name. Boxed, since an upload is what calls this and what this may call.
+    pub(crate) fn name_staged<'a>(&'a self, staged: &'a Key, blob: &'a BlobRef) -> BoxFuture<'a, Result<(), BlobError>> {
+        async move {
+            if self.bucket().is_none_or(|bucket| blob.bytes <= bucket.copy_max_bytes) {
+                self.store.rename(staged, &key_of(&blob.digest)).await?;
+                return Ok(());
+            }
+            // Larger than the store copies by itself: through this process, in parts.
+            let content = self.store.get(staged).await?.into_stream().map_err(io::Error::other);
+            self.put_stream(content, Some(blob.digest), blob.bytes).await?;
+            self.store.delete(staged).await?;
+            Ok(())
+        }
+        .boxed()
+    }
+
     /// Stores a stream of at most `limit` bytes, hashing on the way. Where a digest is `expected`, other content is refused, naming both.
-    /// The blob appears when the stream has ended and all of it is stored; until then, and after any error, nothing is seen of it.
+    /// The blob appears when the stream has ended and all of it is stored; until then, and after any error, nothing is seen of it. In a bucket
+    /// a large upload with an `expected` digest that was interrupted is gone on with by the next one of the same digest.
     pub async fn put_stream<S>(&self, stream: S, expected: Option<Digest>, limit: u64) -> Result<BlobRef, BlobError>
     where
         S: Stream<Item = io::Result<Bytes>> + Send,
@@ -89,7 +182,7 @@ impl Blobs {
                 Err(error) => Err(BlobError::Source(error)),
             };
             if let Err(error) = sent {
-                upload.abort().await;
+                upload.give_up(&error).await;
                 return Err(error);
             }
         }
@@ -138,8 +231,16 @@ impl Blobs {
 
     /// How large a blob is. Says nothing of its content.
     pub async fn stat(&self, digest: &Digest) -> Result<BlobRef, BlobError> {
-        let meta = self.store.head(&key_of(digest)).await.map_err(|error| BlobError::of(*digest, error))?;
-        Ok(BlobRef { digest: *digest, bytes: meta.size })
+        let key = key_of(digest);
+        let meta = match self.store.head(&key).await {
+            // S3 answers a look without a body, so without saying whether the object or the whole bucket is missing, or what is wrong with
+            // the key. Asked for the content it does.
+            Err(error) if self.bucket().is_some() && !BucketFault::of(&error).is_some_and(BucketFault::is_passing) => {
+                self.store.get(&key).await.map(|got| got.meta)
+            }
+            looked => looked,
+        };
+        Ok(BlobRef { digest: *digest, bytes: meta.map_err(|error| BlobError::of(*digest, error))?.size })
     }
 
     /// Whether something lies under the digest.
@@ -184,28 +285,31 @@ impl Blobs {
 
     /// Removes a blob; one that is not there is removed already. Whether anything still refers to it is the caller's to know.
     pub async fn delete(&self, digest: &Digest) -> Result<(), BlobError> {
-        match self.store.delete(&key_of(digest)).await {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(error.into()),
+        match self.store.delete(&key_of(digest)).await.map_err(|error| BlobError::of(*digest, error)) {
+            Ok(()) | Err(BlobError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 
-    /// Removes what uploads cut short have left behind and nobody has touched for `idle`; how many objects. Choose `idle` longer than any
-    /// upload pauses. The parts of unfinished multipart uploads on S3 are removed by a lifecycle rule of the bucket.
+    /// Removes what uploads cut short have left behind and nobody has touched for `idle`, interrupted multipart uploads included; how many.
+    /// Choose `idle` longer than any upload pauses. An upload that was cut short between its first request and its record has no parts and
+    /// costs nothing; a lifecycle rule of the bucket removes it.
     pub async fn sweep_staged(&self, idle: Duration) -> Result<u64, BlobError> {
-        let now = footplate_clock::now();
-        let idle_millis = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
         let mut swept = 0;
         let mut staged = self.store.list(Some(&Key::from(STAGING)));
         while let Some(meta) = staged.try_next().await? {
-            let touched = footplate_types::Timestamp::from_millis(meta.last_modified.timestamp_millis());
-            if now.millis_since(touched) >= idle_millis && self.store.delete(&meta.location).await.is_ok() {
+            if age(&meta) >= idle && self.store.delete(&meta.location).await.is_ok() {
                 swept += 1;
             }
         }
-        if let Some(folder) = self.folder.clone() {
-            let removed = tokio::task::spawn_blocking(move || sweep_files(&folder.join("blobs"), idle)).await;
-            swept += removed.map_err(|error| BlobError::Source(io::Error::other(error)))??;
+        match &self.kind {
+            Kind::Plain => {}
+            Kind::Folder(folder) => {
+                let folder = folder.join("blobs");
+                let removed = tokio::task::spawn_blocking(move || sweep_files(&folder, idle)).await;
+                swept += removed.map_err(|error| BlobError::Source(io::Error::other(error)))??;
+            }
+            Kind::Bucket(bucket) => swept += bucket.sweep(self.store.as_ref(), idle).await?,
         }
         Ok(swept)
     }

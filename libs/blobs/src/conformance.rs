@@ -18,7 +18,7 @@ use futures::{Stream, TryStreamExt, stream};
 use object_store::ObjectStoreExt;
 use std::io;
 
-/// Makes a `#[tokio::test]` of every behaviour. `$fresh` is a function without arguments that gives `(guard, Blobs)`: an empty store, and
+/// Makes a `#[tokio::test]` of every behaviour. `$fresh` is an async function without arguments that gives `(guard, Blobs)`: an empty store, and
 /// whatever must live as long as it.
 #[macro_export]
 macro_rules! blobs_conformance {
@@ -49,7 +49,7 @@ macro_rules! blobs_conformance {
         $(
             #[tokio::test]
             async fn $behaviour() {
-                let (_guard, blobs) = $fresh();
+                let (_guard, blobs) = $fresh().await;
                 $crate::conformance::$behaviour(&blobs).await;
             }
         )*

@@ -1,6 +1,7 @@
 //! What can go wrong, by what the caller can do.
 
-use footplate_types::Digest;
+use crate::fault::BucketFault;
+use footplate_types::{Digest, Invalid};
 use std::{
     error::Error as StdError,
     io::{self, ErrorKind},
@@ -81,6 +82,23 @@ pub enum BlobError {
         /// What the system said.
         source: io::Error,
     },
+    /// The parts of an upload went away before it was whole (another upload of the same blob, or a rule of the bucket): send it again.
+    #[error("the upload of blob {digest} was ended by somebody else before it was whole; nothing was stored")]
+    Interrupted {
+        /// What was uploaded.
+        digest: Digest,
+    },
+    /// A setting of a bucket that cannot be used.
+    #[error("{0}")]
+    Setting(Invalid),
+    /// The bucket does not do what it is asked for; [`BucketFault::advice`] says what to do.
+    #[error("{fault}; {}", fault.advice())]
+    Bucket {
+        /// What is wrong.
+        fault: BucketFault,
+        /// What the store said.
+        source: object_store::Error,
+    },
     /// The object store failed; it has retried by itself where that helps.
     #[error("the object store failed: {0}")]
     Store(#[source] object_store::Error),
@@ -93,9 +111,19 @@ impl BlobError {
 
     /// What the object store said of the blob `digest`.
     pub(crate) fn of(digest: Digest, error: object_store::Error) -> Self {
-        match error {
-            object_store::Error::NotFound { .. } => Self::NotFound { digest },
-            other => Self::from(other),
+        // A bucket that is gone has no blobs either, and that is not what is to be told.
+        match Self::from(error) {
+            Self::Store(object_store::Error::NotFound { .. }) => Self::NotFound { digest },
+            other => other,
+        }
+    }
+
+    /// Whether the same may succeed later without anybody doing anything.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Bucket { fault, .. } => fault.is_passing(),
+            Self::Interrupted { .. } => true,
+            _ => false,
         }
     }
 }
@@ -109,7 +137,10 @@ impl From<object_store::Error> for BlobError {
             }
             cause = at.source();
         }
-        Self::Store(error)
+        match BucketFault::of(&error) {
+            Some(fault) => Self::Bucket { fault, source: error },
+            None => Self::Store(error),
+        }
     }
 }
 

@@ -46,14 +46,50 @@ pub enum SeriesError {
         /// What the system said.
         source: Arc<std::io::Error>,
     },
+    /// The servers of the store do not answer, or not in time; what was not acknowledged is sent again.
+    #[error("the series store {address} does not answer: {what}")]
+    Away {
+        /// Where it is.
+        address: String,
+        /// What was tried, and what came of it.
+        what: String,
+    },
+    /// The servers answer and will not do it: credentials, permissions, a table that is missing.
+    #[error("the series store {address} refuses: {what}")]
+    Refused {
+        /// Where it is.
+        address: String,
+        /// What it said.
+        what: String,
+    },
+    /// The tables are not those that this program works with.
+    #[error("the schema of the series store {address} has version {found}, this program works with version {needed}: {next}")]
+    Schema {
+        /// Where it is.
+        address: String,
+        /// The version of its tables; 0 when there are none.
+        found: i32,
+        /// The version that this program works with.
+        needed: i32,
+        /// What to do.
+        next: String,
+    },
+    /// Another instance stores what METRICS brings; this one stores when that one has stopped to.
+    #[error("the series store {address} is written by another tracker, {writer}, and does not have this yet")]
+    Elsewhere {
+        /// Where it is.
+        address: String,
+        /// Who writes.
+        writer: String,
+    },
     /// The store was closed, or its writer ended after a fault that it could not mend; open it again.
     #[error("the series store is closed")]
     Closed,
 }
 
 impl SeriesError {
-    /// Whether the same call may succeed later without anything but the disk changing.
+    /// Whether the same call may succeed later without anything but the disk or the servers changing.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::DiskFull { .. } | Self::Io { .. })
+        matches!(self, Self::DiskFull { .. } | Self::Io { .. } | Self::Away { .. } | Self::Elsewhere { .. })
     }
 }

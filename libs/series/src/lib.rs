@@ -1,6 +1,6 @@
 //! The series store: metric points of runs and samples of nodes, packed in chunks, never a row a point.
 //!
-//! [`SeriesStore`] is the port; [`embedded`] is the back end that lives in the data folder. Writers hand in batches as they stand in the
+//! [`SeriesStore`] is the port; [`embedded`] is the back end that lives in the data folder, [`scylla`] the one in a cluster. Writers hand in batches as they stand in the
 //! METRICS stream; readers get points in the order of arrival, reduced samples that say so, and views over attempts. What is newer than
 //! the store is held by a [`Tail`], and [`Live`] reads both as one.
 //!
@@ -8,6 +8,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod batch;
+mod chunk;
 pub mod codec;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -17,6 +18,8 @@ mod key;
 mod live;
 mod port;
 mod reduce;
+mod rows;
+pub mod scylla;
 mod stats;
 mod tail;
 mod view;

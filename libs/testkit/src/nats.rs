@@ -249,7 +249,8 @@ impl NatsServer {
     }
 }
 
-fn free_port() -> Result<u16> {
+/// A loopback port that nobody has now.
+pub(crate) fn free_port() -> Result<u16> {
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free loopback port")?;
     Ok(listener.local_addr()?.port())
 }

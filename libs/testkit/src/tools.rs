@@ -15,12 +15,8 @@ pub fn repository_root() -> PathBuf {
 /// # Errors
 /// When there is none: the message says what to run.
 pub fn nats_server_program() -> Result<PathBuf> {
-    if let Some(named) = std::env::var_os("FOOTPLATE_NATS_SERVER") {
-        let named = PathBuf::from(named);
-        if named.is_file() {
-            return Ok(named);
-        }
-        bail!("FOOTPLATE_NATS_SERVER names {}, which is not a file", named.display());
+    if let Some(named) = named_by("FOOTPLATE_NATS_SERVER")? {
+        return Ok(named);
     }
     let installed = repository_root().join(".tools/nats/bin/nats-server");
     if installed.is_file() {
@@ -30,6 +26,29 @@ pub fn nats_server_program() -> Result<PathBuf> {
         Some(found) => Ok(found),
         None => bail!("no nats-server: run `make setup` (or set FOOTPLATE_NATS_SERVER)"),
     }
+}
+
+/// The S3 server to start (versitygw, or s3s-fs by its name): `FOOTPLATE_S3_SERVER`, then the one `make setup-s3` installed, then the path.
+///
+/// # Errors
+/// When there is none: the message says what to run.
+pub fn s3_server_program() -> Result<PathBuf> {
+    const PROGRAMS: [&str; 2] = ["versitygw", "s3s-fs"];
+    if let Some(named) = named_by("FOOTPLATE_S3_SERVER")? {
+        return Ok(named);
+    }
+    let installed = PROGRAMS.map(|program| repository_root().join(".tools/s3/bin").join(program));
+    let found = installed.into_iter().find(|program| program.is_file());
+    match found.or_else(|| PROGRAMS.into_iter().find_map(on_path)) {
+        Some(found) => Ok(found),
+        None => bail!("no S3 server: run `make setup-s3` (or set FOOTPLATE_S3_SERVER)"),
+    }
+}
+
+/// The program that a variable names, where it is set.
+fn named_by(variable: &str) -> Result<Option<PathBuf>> {
+    let Some(named) = std::env::var_os(variable).map(PathBuf::from) else { return Ok(None) };
+    if named.is_file() { Ok(Some(named)) } else { bail!("{variable} names {}, which is not a file", named.display()) }
 }
 
 /// The Python with numpy and scikit-learn that the example trainings use.

@@ -70,12 +70,15 @@ pub enum Verb {
     /// Queues, their weights and quotas
     #[command(subcommand)]
     Queue(QueueVerb),
-    /// Searches over a space of params
-    #[command(subcommand)]
-    Sweep(SweepVerb),
     /// Machines and their GPUs
     #[command(subcommand)]
     Node(NodeVerb),
+    /// Files of runs and of model versions
+    #[command(subcommand)]
+    Artifact(ArtifactVerb),
+    /// Models: versions of what runs made, who approved them, what serves
+    #[command(subcommand)]
+    Model(ModelVerb),
     /// Events of the ledger
     #[command(subcommand)]
     Event(EventVerb),
@@ -128,21 +131,6 @@ pub enum QueueVerb {
     Set(commands::queue::set::Args),
 }
 
-/// Verbs of `sweep`.
-#[derive(Debug, Subcommand)]
-pub enum SweepVerb {
-    /// Begin a sweep that a file describes
-    Run(Box<commands::sweep::run::Args>),
-    /// List sweeps
-    List(commands::sweep::list::Args),
-    /// Show a sweep, its best trial, and its trials
-    Show(commands::sweep::show::Args),
-    /// Suggest no more trials; those under way run to their end, or are cancelled
-    Stop(commands::sweep::stop::Args),
-    /// Go on after a stop, or with more trials
-    Resume(commands::sweep::resume::Args),
-}
-
 /// Verbs of `node`.
 #[derive(Debug, Subcommand)]
 pub enum NodeVerb {
@@ -156,6 +144,44 @@ pub enum NodeVerb {
     Drain(commands::node::drain::Args),
 }
 
+/// Verbs of `artifact`.
+#[derive(Debug, Subcommand)]
+pub enum ArtifactVerb {
+    /// List the files of a run, or of what a reference names
+    List(commands::artifact::list::Args),
+    /// Download what a reference names: an artifact of a run, or a version of a model
+    Download(commands::artifact::download::Args),
+}
+
+/// Verbs of `model`.
+#[derive(Debug, Subcommand)]
+pub enum ModelVerb {
+    /// Make a version of an artifact of a sealed run
+    Register(commands::model::register::Args),
+    /// List models, or the versions of one
+    List(commands::model::list::Args),
+    /// Show a model, or one version of it
+    Show(commands::model::show::Args),
+    /// Keep figures of a version
+    Evaluate(commands::model::evaluate::Args),
+    /// Propose that a version may serve
+    Propose(commands::model::propose::Args),
+    /// Approve the proposal of a version
+    Approve(commands::model::approve::Args),
+    /// Reject the proposal of a version, or withdraw your own
+    Reject(commands::model::reject::Args),
+    /// Have an approved version serve, or move a version to another stage
+    Promote(commands::model::promote::Args),
+    /// Have serve again what served before
+    Rollback(commands::model::rollback::Args),
+    /// Retire a version
+    Archive(commands::model::archive::Args),
+    /// Have an alias name a version, or nothing
+    Alias(commands::model::alias::Args),
+    /// Show what a version stands on and what was done with it
+    Lineage(commands::model::lineage::Args),
+}
+
 /// Verbs of `event`.
 #[derive(Debug, Subcommand)]
 pub enum EventVerb {
@@ -166,7 +192,7 @@ pub enum EventVerb {
 }
 
 /// Verbs that the design has and this build does not.
-const NOT_BUILT: [&str; 7] = ["artifact", "gate", "model", "project", "simulate", "subscription", "token"];
+const NOT_BUILT: [&str; 6] = ["gate", "project", "simulate", "subscription", "sweep", "token"];
 
 /// What to tell of a command line that could not be read because what it asks is known but not built yet; `None` for any other fault.
 pub fn not_built(error: &clap::Error) -> Option<String> {
@@ -219,8 +245,8 @@ mod tests {
     #[test]
     fn what_is_known_and_not_built_is_refused_by_its_name() {
         for (words, named) in [
-            (&["model", "list"][..], "`model` is known"),
-            (&["token"], "`token` is known"),
+            (&["project", "list"][..], "`project` is known"),
+            (&["sweep"], "`sweep` is known"),
             (&["replay", "--at", "7"], "`replay --at` is known"),
         ] {
             assert!(told(words).is_some_and(|text| text.contains(named)), "{words:?}: {:?}", told(words));

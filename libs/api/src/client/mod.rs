@@ -63,10 +63,10 @@ services! {
     metrics: metric_service_client::MetricServiceClient;
     nodes: node_service_client::NodeServiceClient;
     queues: queue_service_client::QueueServiceClient;
+    registry: registry_service_client::RegistryServiceClient;
+    registry_views: registry_view_service_client::RegistryViewServiceClient;
     runs: run_service_client::RunServiceClient;
     scheduler_views: scheduler_view_service_client::SchedulerViewServiceClient;
-    sweep_views: sweep_view_service_client::SweepViewServiceClient;
-    sweeps: sweep_service_client::SweepServiceClient;
     tracker_views: tracker_view_service_client::TrackerViewServiceClient;
 }
 

@@ -384,7 +384,7 @@ impl ::prost::Name for GetLineageResponse {
 pub struct LineageNode {
     #[prost(string, tag = "1")]
     pub id: ::prost::alloc::string::String,
-    /// run, source, config, launch, document, input, attempt, checkpoint, artifact, log, person.
+    /// run, source, config, launch, document, input, attempt, checkpoint, artifact, log, person; of the registry: model, version, act.
     #[prost(string, tag = "2")]
     pub kind: ::prost::alloc::string::String,
     #[prost(string, tag = "3")]
@@ -414,7 +414,7 @@ pub struct LineageEdge {
     pub from: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
     pub to: ::prost::alloc::string::String,
-    /// used, produced, resumed_from, repeats, compared_with, asked_by.
+    /// used, produced, resumed_from, repeats, compared_with, asked_by; of the registry: version_of, made_of, underwent.
     #[prost(string, tag = "3")]
     pub relation: ::prost::alloc::string::String,
 }
@@ -7050,6 +7050,2314 @@ pub mod metric_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// Who said something, when, and why.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ModelMark {
+    #[prost(string, tag = "1")]
+    pub by: ::prost::alloc::string::String,
+    /// RFC 3339.
+    #[prost(string, tag = "2")]
+    pub at: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub reason: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "4")]
+    pub sequence: u64,
+}
+impl ::prost::Name for ModelMark {
+    const NAME: &'static str = "ModelMark";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.ModelMark".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.ModelMark".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ModelAlias {
+    #[prost(string, tag = "1")]
+    pub alias: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "2")]
+    pub version: u32,
+    #[prost(message, optional, tag = "3")]
+    pub set: ::core::option::Option<ModelMark>,
+}
+impl ::prost::Name for ModelAlias {
+    const NAME: &'static str = "ModelAlias";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.ModelAlias".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.ModelAlias".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Model {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub project: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub note: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "4")]
+    pub created: ::core::option::Option<ModelMark>,
+    #[prost(uint32, tag = "5")]
+    pub versions: u32,
+    /// The version that serves; 0 for none.
+    #[prost(uint32, tag = "6")]
+    pub serving: u32,
+    /// The last change of what serves; absent when nothing ever did.
+    #[prost(message, optional, tag = "7")]
+    pub serving_changed: ::core::option::Option<ModelMark>,
+    /// The version in Staging; 0 for none.
+    #[prost(uint32, tag = "8")]
+    pub staging: u32,
+    #[prost(message, repeated, tag = "9")]
+    pub aliases: ::prost::alloc::vec::Vec<ModelAlias>,
+    /// What has served, oldest first (the newest 256).
+    #[prost(uint32, repeated, tag = "10")]
+    pub history: ::prost::alloc::vec::Vec<u32>,
+    #[prost(uint64, tag = "11")]
+    pub sequence: u64,
+}
+impl ::prost::Name for Model {
+    const NAME: &'static str = "Model";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.Model".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.Model".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ModelFile {
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub digest: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "3")]
+    pub bytes: u64,
+}
+impl ::prost::Name for ModelFile {
+    const NAME: &'static str = "ModelFile";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.ModelFile".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.ModelFile".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Evaluation {
+    #[prost(btree_map = "string, double", tag = "1")]
+    pub figures: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        f64,
+    >,
+    /// On what; empty when nobody said.
+    #[prost(string, tag = "2")]
+    pub data: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub data_digest: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    pub note: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "5")]
+    pub mark: ::core::option::Option<ModelMark>,
+}
+impl ::prost::Name for Evaluation {
+    const NAME: &'static str = "Evaluation";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.Evaluation".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.Evaluation".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ModelVersion {
+    #[prost(string, tag = "1")]
+    pub model: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub project: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "3")]
+    pub version: u32,
+    /// None, Staging, Production, Archived.
+    #[prost(string, tag = "4")]
+    pub stage: ::prost::alloc::string::String,
+    #[prost(string, repeated, tag = "5")]
+    pub aliases: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, tag = "6")]
+    pub run_id: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "7")]
+    pub attempt: u32,
+    /// The artifact in the run: a file, or a folder.
+    #[prost(string, tag = "8")]
+    pub path: ::prost::alloc::string::String,
+    /// SHA-256 of the file; of a folder, of its listing.
+    #[prost(string, tag = "9")]
+    pub digest: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "10")]
+    pub bytes: u64,
+    /// Not in lists.
+    #[prost(message, repeated, tag = "11")]
+    pub files: ::prost::alloc::vec::Vec<ModelFile>,
+    #[prost(enumeration = "super::super::types::v1::Outcome", tag = "12")]
+    pub outcome: i32,
+    #[prost(bool, tag = "13")]
+    pub complete: bool,
+    #[prost(string, tag = "14")]
+    pub note: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "15")]
+    pub registered: ::core::option::Option<ModelMark>,
+    /// Not in lists; oldest first, the newest 100.
+    #[prost(message, repeated, tag = "16")]
+    pub evaluations: ::prost::alloc::vec::Vec<Evaluation>,
+    /// The newest figure of each name.
+    #[prost(btree_map = "string, double", tag = "17")]
+    pub figures: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        f64,
+    >,
+    /// none, proposed, approved, rejected.
+    #[prost(string, tag = "18")]
+    pub approval: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "19")]
+    pub proposed: ::core::option::Option<ModelMark>,
+    /// Approved or rejected by whom.
+    #[prost(message, optional, tag = "20")]
+    pub answered: ::core::option::Option<ModelMark>,
+    /// Whether the proposer approved it, as the project's only member.
+    #[prost(bool, tag = "21")]
+    pub as_only_member: bool,
+    /// Who moved it to its stage; absent where it never moved.
+    #[prost(message, optional, tag = "22")]
+    pub staged: ::core::option::Option<ModelMark>,
+    #[prost(bool, tag = "23")]
+    pub has_served: bool,
+    #[prost(uint64, tag = "24")]
+    pub sequence: u64,
+}
+impl ::prost::Name for ModelVersion {
+    const NAME: &'static str = "ModelVersion";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.ModelVersion".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.ModelVersion".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CreateModelRequest {
+    #[prost(string, tag = "1")]
+    pub project: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub note: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    pub request_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for CreateModelRequest {
+    const NAME: &'static str = "CreateModelRequest";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.CreateModelRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.CreateModelRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetModelRequest {
+    #[prost(string, tag = "1")]
+    pub project: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "3")]
+    pub at_least: u64,
+}
+impl ::prost::Name for GetModelRequest {
+    const NAME: &'static str = "GetModelRequest";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.GetModelRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.GetModelRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetModelResponse {
+    #[prost(message, optional, tag = "1")]
+    pub model: ::core::option::Option<Model>,
+    #[prost(uint64, tag = "2")]
+    pub view_sequence: u64,
+}
+impl ::prost::Name for GetModelResponse {
+    const NAME: &'static str = "GetModelResponse";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.GetModelResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.GetModelResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListModelsRequest {
+    #[prost(string, tag = "1")]
+    pub project: ::prost::alloc::string::String,
+    /// At most 1,000; 0 for 100.
+    #[prost(uint32, tag = "2")]
+    pub page_size: u32,
+    #[prost(string, tag = "3")]
+    pub page_token: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "4")]
+    pub at_least: u64,
+}
+impl ::prost::Name for ListModelsRequest {
+    const NAME: &'static str = "ListModelsRequest";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.ListModelsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.ListModelsRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListModelsResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub models: ::prost::alloc::vec::Vec<Model>,
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "3")]
+    pub view_sequence: u64,
+}
+impl ::prost::Name for ListModelsResponse {
+    const NAME: &'static str = "ListModelsResponse";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.ListModelsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.ListModelsResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RegisterVersionRequest {
+    #[prost(string, tag = "1")]
+    pub project: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub model: ::prost::alloc::string::String,
+    /// The whole id.
+    #[prost(string, tag = "3")]
+    pub run_id: ::prost::alloc::string::String,
+    /// The artifact in the run: a file, or a folder of at most 512.
+    #[prost(string, tag = "4")]
+    pub path: ::prost::alloc::string::String,
+    #[prost(string, tag = "5")]
+    pub note: ::prost::alloc::string::String,
+    /// Take a run that failed or was cancelled.
+    #[prost(bool, tag = "6")]
+    pub allow_failed: bool,
+    /// Take a run whose record is incomplete.
+    #[prost(bool, tag = "7")]
+    pub allow_incomplete: bool,
+    /// Idempotency key: the same key gives the same version; with another body it is refused.
+    #[prost(string, tag = "8")]
+    pub request_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for RegisterVersionRequest {
+    const NAME: &'static str = "RegisterVersionRequest";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.RegisterVersionRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.RegisterVersionRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RegisterVersionResponse {
+    #[prost(uint32, tag = "1")]
+    pub version: u32,
+    #[prost(string, tag = "2")]
+    pub digest: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "3")]
+    pub sequence: u64,
+}
+impl ::prost::Name for RegisterVersionResponse {
+    const NAME: &'static str = "RegisterVersionResponse";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.RegisterVersionResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.RegisterVersionResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetVersionRequest {
+    #[prost(string, tag = "1")]
+    pub project: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub model: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "3")]
+    pub version: u32,
+    #[prost(uint64, tag = "4")]
+    pub at_least: u64,
+}
+impl ::prost::Name for GetVersionRequest {
+    const NAME: &'static str = "GetVersionRequest";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.GetVersionRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.GetVersionRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetVersionResponse {
+    #[prost(message, optional, tag = "1")]
+    pub version: ::core::option::Option<ModelVersion>,
+    #[prost(uint64, tag = "2")]
+    pub view_sequence: u64,
+}
+impl ::prost::Name for GetVersionResponse {
+    const NAME: &'static str = "GetVersionResponse";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.GetVersionResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.GetVersionResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListVersionsRequest {
+    #[prost(string, tag = "1")]
+    pub project: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub model: ::prost::alloc::string::String,
+    /// Only those in these stages; empty for all.
+    #[prost(string, repeated, tag = "3")]
+    pub stages: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// At most 1,000; 0 for 100.
+    #[prost(uint32, tag = "4")]
+    pub page_size: u32,
+    #[prost(string, tag = "5")]
+    pub page_token: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "6")]
+    pub at_least: u64,
+}
+impl ::prost::Name for ListVersionsRequest {
+    const NAME: &'static str = "ListVersionsRequest";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.ListVersionsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.ListVersionsRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListVersionsResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub versions: ::prost::alloc::vec::Vec<ModelVersion>,
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "3")]
+    pub view_sequence: u64,
+}
+impl ::prost::Name for ListVersionsResponse {
+    const NAME: &'static str = "ListVersionsResponse";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.ListVersionsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.ListVersionsResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct EvaluateVersionRequest {
+    #[prost(string, tag = "1")]
+    pub project: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub model: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "3")]
+    pub version: u32,
+    /// Finite numbers.
+    #[prost(btree_map = "string, double", tag = "4")]
+    pub figures: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        f64,
+    >,
+    #[prost(string, tag = "5")]
+    pub data: ::prost::alloc::string::String,
+    /// SHA-256; empty when unknown.
+    #[prost(string, tag = "6")]
+    pub data_digest: ::prost::alloc::string::String,
+    #[prost(string, tag = "7")]
+    pub note: ::prost::alloc::string::String,
+    #[prost(string, tag = "8")]
+    pub request_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for EvaluateVersionRequest {
+    const NAME: &'static str = "EvaluateVersionRequest";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.EvaluateVersionRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.EvaluateVersionRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct VersionRequest {
+    #[prost(string, tag = "1")]
+    pub project: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub model: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "3")]
+    pub version: u32,
+    #[prost(string, tag = "4")]
+    pub reason: ::prost::alloc::string::String,
+    #[prost(string, tag = "5")]
+    pub request_id: ::prost::alloc::string::String,
+    /// The ledger sequence that the caller looked at (a view_sequence): a promotion is refused when someone has changed what serves since. 0 for
+    /// the moment of the call.
+    #[prost(uint64, tag = "6")]
+    pub seen: u64,
+}
+impl ::prost::Name for VersionRequest {
+    const NAME: &'static str = "VersionRequest";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.VersionRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.VersionRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MoveVersionRequest {
+    #[prost(string, tag = "1")]
+    pub project: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub model: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "3")]
+    pub version: u32,
+    /// None, Staging, Production, Archived.
+    #[prost(string, tag = "4")]
+    pub stage: ::prost::alloc::string::String,
+    #[prost(string, tag = "5")]
+    pub reason: ::prost::alloc::string::String,
+    #[prost(string, tag = "6")]
+    pub request_id: ::prost::alloc::string::String,
+    /// As in VersionRequest.
+    #[prost(uint64, tag = "7")]
+    pub seen: u64,
+}
+impl ::prost::Name for MoveVersionRequest {
+    const NAME: &'static str = "MoveVersionRequest";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.MoveVersionRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.MoveVersionRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RollBackModelRequest {
+    #[prost(string, tag = "1")]
+    pub project: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub model: ::prost::alloc::string::String,
+    /// A version that has served; 0 for what served before.
+    #[prost(uint32, tag = "3")]
+    pub to: u32,
+    #[prost(string, tag = "4")]
+    pub reason: ::prost::alloc::string::String,
+    #[prost(string, tag = "5")]
+    pub request_id: ::prost::alloc::string::String,
+    /// As in VersionRequest.
+    #[prost(uint64, tag = "6")]
+    pub seen: u64,
+}
+impl ::prost::Name for RollBackModelRequest {
+    const NAME: &'static str = "RollBackModelRequest";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.RollBackModelRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.RollBackModelRequest".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RollBackModelResponse {
+    /// What serves now.
+    #[prost(uint32, tag = "1")]
+    pub version: u32,
+    #[prost(uint64, tag = "2")]
+    pub sequence: u64,
+}
+impl ::prost::Name for RollBackModelResponse {
+    const NAME: &'static str = "RollBackModelResponse";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.RollBackModelResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.RollBackModelResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ArchiveVersionRequest {
+    #[prost(string, tag = "1")]
+    pub project: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub model: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "3")]
+    pub version: u32,
+    /// Take the aliases that name it away with it.
+    #[prost(bool, tag = "4")]
+    pub free_aliases: bool,
+    #[prost(string, tag = "5")]
+    pub reason: ::prost::alloc::string::String,
+    #[prost(string, tag = "6")]
+    pub request_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ArchiveVersionRequest {
+    const NAME: &'static str = "ArchiveVersionRequest";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.ArchiveVersionRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.ArchiveVersionRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SetAliasRequest {
+    #[prost(string, tag = "1")]
+    pub project: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub model: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub alias: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "4")]
+    pub version: u32,
+    #[prost(string, tag = "5")]
+    pub reason: ::prost::alloc::string::String,
+    #[prost(string, tag = "6")]
+    pub request_id: ::prost::alloc::string::String,
+    /// As in VersionRequest: refused when someone has moved the alias since.
+    #[prost(uint64, tag = "7")]
+    pub seen: u64,
+}
+impl ::prost::Name for SetAliasRequest {
+    const NAME: &'static str = "SetAliasRequest";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.SetAliasRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.SetAliasRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RemoveAliasRequest {
+    #[prost(string, tag = "1")]
+    pub project: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub model: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub alias: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    pub reason: ::prost::alloc::string::String,
+    #[prost(string, tag = "5")]
+    pub request_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for RemoveAliasRequest {
+    const NAME: &'static str = "RemoveAliasRequest";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.RemoveAliasRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.RemoveAliasRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ResolveModelRequest {
+    #[prost(string, tag = "1")]
+    pub project: ::prost::alloc::string::String,
+    /// models:/name@alias, models:/name/3, models:/name/Production, models:/name/latest.
+    #[prost(string, tag = "2")]
+    pub uri: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "3")]
+    pub at_least: u64,
+}
+impl ::prost::Name for ResolveModelRequest {
+    const NAME: &'static str = "ResolveModelRequest";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.ResolveModelRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.ResolveModelRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ResolveModelResponse {
+    #[prost(message, optional, tag = "1")]
+    pub version: ::core::option::Option<ModelVersion>,
+    /// The ledger position that the answer belongs to.
+    #[prost(uint64, tag = "2")]
+    pub view_sequence: u64,
+}
+impl ::prost::Name for ResolveModelResponse {
+    const NAME: &'static str = "ResolveModelResponse";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.ResolveModelResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.ResolveModelResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetModelLineageRequest {
+    #[prost(string, tag = "1")]
+    pub project: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub model: ::prost::alloc::string::String,
+    /// 0 for the model with all its versions.
+    #[prost(uint32, tag = "3")]
+    pub version: u32,
+}
+impl ::prost::Name for GetModelLineageRequest {
+    const NAME: &'static str = "GetModelLineageRequest";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.GetModelLineageRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.GetModelLineageRequest".into()
+    }
+}
+/// Generated client implementations.
+pub mod registry_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Models, their versions, stages and aliases. Served by the registry.
+    ///
+    /// A version is made of an artifact of a sealed run. It may serve (stage Production) once someone else than its proposer has approved it. One
+    /// event moves what serves, or an alias: no reader ever finds none or two. Who promotes, rolls back or moves an alias while someone else does is
+    /// told who was first (reason `OVERTAKEN`), unless both want the same.
+    #[derive(Debug, Clone)]
+    pub struct RegistryServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl<T> RegistryServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> RegistryServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            RegistryServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        pub async fn create_model(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CreateModelRequest>,
+        ) -> std::result::Result<tonic::Response<super::WriteResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.RegistryService/CreateModel",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("footplate.api.v1.RegistryService", "CreateModel"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn get_model(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetModelRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetModelResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.RegistryService/GetModel",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("footplate.api.v1.RegistryService", "GetModel"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// By name.
+        pub async fn list_models(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListModelsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListModelsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.RegistryService/ListModels",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("footplate.api.v1.RegistryService", "ListModels"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn register_version(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RegisterVersionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RegisterVersionResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.RegistryService/RegisterVersion",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new(
+                        "footplate.api.v1.RegistryService",
+                        "RegisterVersion",
+                    ),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn get_version(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetVersionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetVersionResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.RegistryService/GetVersion",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("footplate.api.v1.RegistryService", "GetVersion"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Newest first.
+        pub async fn list_versions(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListVersionsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListVersionsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.RegistryService/ListVersions",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("footplate.api.v1.RegistryService", "ListVersions"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn evaluate_version(
+            &mut self,
+            request: impl tonic::IntoRequest<super::EvaluateVersionRequest>,
+        ) -> std::result::Result<tonic::Response<super::WriteResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.RegistryService/EvaluateVersion",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new(
+                        "footplate.api.v1.RegistryService",
+                        "EvaluateVersion",
+                    ),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn propose_version(
+            &mut self,
+            request: impl tonic::IntoRequest<super::VersionRequest>,
+        ) -> std::result::Result<tonic::Response<super::WriteResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.RegistryService/ProposeVersion",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("footplate.api.v1.RegistryService", "ProposeVersion"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// By someone else than the proposer; the only member of a project may approve its own, which is recorded as such.
+        pub async fn approve_version(
+            &mut self,
+            request: impl tonic::IntoRequest<super::VersionRequest>,
+        ) -> std::result::Result<tonic::Response<super::WriteResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.RegistryService/ApproveVersion",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("footplate.api.v1.RegistryService", "ApproveVersion"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Also withdraws one's own proposal.
+        pub async fn reject_version(
+            &mut self,
+            request: impl tonic::IntoRequest<super::VersionRequest>,
+        ) -> std::result::Result<tonic::Response<super::WriteResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.RegistryService/RejectVersion",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("footplate.api.v1.RegistryService", "RejectVersion"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Has an approved version serve.
+        pub async fn promote_version(
+            &mut self,
+            request: impl tonic::IntoRequest<super::VersionRequest>,
+        ) -> std::result::Result<tonic::Response<super::WriteResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.RegistryService/PromoteVersion",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("footplate.api.v1.RegistryService", "PromoteVersion"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Moves a version to a stage: to Production as PromoteVersion, to Archived as ArchiveVersion.
+        pub async fn move_version(
+            &mut self,
+            request: impl tonic::IntoRequest<super::MoveVersionRequest>,
+        ) -> std::result::Result<tonic::Response<super::WriteResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.RegistryService/MoveVersion",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("footplate.api.v1.RegistryService", "MoveVersion"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Has serve again what served before; rolling back a roll-back brings back what it took away.
+        pub async fn roll_back_model(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RollBackModelRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RollBackModelResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.RegistryService/RollBackModel",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("footplate.api.v1.RegistryService", "RollBackModel"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Retires a version: not the one that serves, and one that aliases name only when they may go with it.
+        pub async fn archive_version(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ArchiveVersionRequest>,
+        ) -> std::result::Result<tonic::Response<super::WriteResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.RegistryService/ArchiveVersion",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("footplate.api.v1.RegistryService", "ArchiveVersion"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn set_alias(
+            &mut self,
+            request: impl tonic::IntoRequest<super::SetAliasRequest>,
+        ) -> std::result::Result<tonic::Response<super::WriteResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.RegistryService/SetAlias",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("footplate.api.v1.RegistryService", "SetAlias"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn remove_alias(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RemoveAliasRequest>,
+        ) -> std::result::Result<tonic::Response<super::WriteResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.RegistryService/RemoveAlias",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("footplate.api.v1.RegistryService", "RemoveAlias"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// What models:/name@alias, models:/name/3, models:/name/Production or models:/name/latest names now.
+        pub async fn resolve_model(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ResolveModelRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ResolveModelResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.RegistryService/ResolveModel",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("footplate.api.v1.RegistryService", "ResolveModel"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Everything that was said of a model, or of one version of it, rebuilt by replay of the ledger: who, when, why. RunService/GetLineage goes on
+        /// from the run.
+        pub async fn get_model_lineage(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetModelLineageRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetLineageResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.RegistryService/GetModelLineage",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new(
+                        "footplate.api.v1.RegistryService",
+                        "GetModelLineage",
+                    ),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod registry_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with RegistryServiceServer.
+    #[async_trait]
+    pub trait RegistryService: std::marker::Send + std::marker::Sync + 'static {
+        async fn create_model(
+            &self,
+            request: tonic::Request<super::CreateModelRequest>,
+        ) -> std::result::Result<tonic::Response<super::WriteResponse>, tonic::Status>;
+        async fn get_model(
+            &self,
+            request: tonic::Request<super::GetModelRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetModelResponse>,
+            tonic::Status,
+        >;
+        /// By name.
+        async fn list_models(
+            &self,
+            request: tonic::Request<super::ListModelsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListModelsResponse>,
+            tonic::Status,
+        >;
+        async fn register_version(
+            &self,
+            request: tonic::Request<super::RegisterVersionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RegisterVersionResponse>,
+            tonic::Status,
+        >;
+        async fn get_version(
+            &self,
+            request: tonic::Request<super::GetVersionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetVersionResponse>,
+            tonic::Status,
+        >;
+        /// Newest first.
+        async fn list_versions(
+            &self,
+            request: tonic::Request<super::ListVersionsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListVersionsResponse>,
+            tonic::Status,
+        >;
+        async fn evaluate_version(
+            &self,
+            request: tonic::Request<super::EvaluateVersionRequest>,
+        ) -> std::result::Result<tonic::Response<super::WriteResponse>, tonic::Status>;
+        async fn propose_version(
+            &self,
+            request: tonic::Request<super::VersionRequest>,
+        ) -> std::result::Result<tonic::Response<super::WriteResponse>, tonic::Status>;
+        /// By someone else than the proposer; the only member of a project may approve its own, which is recorded as such.
+        async fn approve_version(
+            &self,
+            request: tonic::Request<super::VersionRequest>,
+        ) -> std::result::Result<tonic::Response<super::WriteResponse>, tonic::Status>;
+        /// Also withdraws one's own proposal.
+        async fn reject_version(
+            &self,
+            request: tonic::Request<super::VersionRequest>,
+        ) -> std::result::Result<tonic::Response<super::WriteResponse>, tonic::Status>;
+        /// Has an approved version serve.
+        async fn promote_version(
+            &self,
+            request: tonic::Request<super::VersionRequest>,
+        ) -> std::result::Result<tonic::Response<super::WriteResponse>, tonic::Status>;
+        /// Moves a version to a stage: to Production as PromoteVersion, to Archived as ArchiveVersion.
+        async fn move_version(
+            &self,
+            request: tonic::Request<super::MoveVersionRequest>,
+        ) -> std::result::Result<tonic::Response<super::WriteResponse>, tonic::Status>;
+        /// Has serve again what served before; rolling back a roll-back brings back what it took away.
+        async fn roll_back_model(
+            &self,
+            request: tonic::Request<super::RollBackModelRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RollBackModelResponse>,
+            tonic::Status,
+        >;
+        /// Retires a version: not the one that serves, and one that aliases name only when they may go with it.
+        async fn archive_version(
+            &self,
+            request: tonic::Request<super::ArchiveVersionRequest>,
+        ) -> std::result::Result<tonic::Response<super::WriteResponse>, tonic::Status>;
+        async fn set_alias(
+            &self,
+            request: tonic::Request<super::SetAliasRequest>,
+        ) -> std::result::Result<tonic::Response<super::WriteResponse>, tonic::Status>;
+        async fn remove_alias(
+            &self,
+            request: tonic::Request<super::RemoveAliasRequest>,
+        ) -> std::result::Result<tonic::Response<super::WriteResponse>, tonic::Status>;
+        /// What models:/name@alias, models:/name/3, models:/name/Production or models:/name/latest names now.
+        async fn resolve_model(
+            &self,
+            request: tonic::Request<super::ResolveModelRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ResolveModelResponse>,
+            tonic::Status,
+        >;
+        /// Everything that was said of a model, or of one version of it, rebuilt by replay of the ledger: who, when, why. RunService/GetLineage goes on
+        /// from the run.
+        async fn get_model_lineage(
+            &self,
+            request: tonic::Request<super::GetModelLineageRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetLineageResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Models, their versions, stages and aliases. Served by the registry.
+    ///
+    /// A version is made of an artifact of a sealed run. It may serve (stage Production) once someone else than its proposer has approved it. One
+    /// event moves what serves, or an alias: no reader ever finds none or two. Who promotes, rolls back or moves an alias while someone else does is
+    /// told who was first (reason `OVERTAKEN`), unless both want the same.
+    #[derive(Debug)]
+    pub struct RegistryServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> RegistryServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for RegistryServiceServer<T>
+    where
+        T: RegistryService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/footplate.api.v1.RegistryService/CreateModel" => {
+                    #[allow(non_camel_case_types)]
+                    struct CreateModelSvc<T: RegistryService>(pub Arc<T>);
+                    impl<
+                        T: RegistryService,
+                    > tonic::server::UnaryService<super::CreateModelRequest>
+                    for CreateModelSvc<T> {
+                        type Response = super::WriteResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CreateModelRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RegistryService>::create_model(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CreateModelSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/footplate.api.v1.RegistryService/GetModel" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetModelSvc<T: RegistryService>(pub Arc<T>);
+                    impl<
+                        T: RegistryService,
+                    > tonic::server::UnaryService<super::GetModelRequest>
+                    for GetModelSvc<T> {
+                        type Response = super::GetModelResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetModelRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RegistryService>::get_model(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetModelSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/footplate.api.v1.RegistryService/ListModels" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListModelsSvc<T: RegistryService>(pub Arc<T>);
+                    impl<
+                        T: RegistryService,
+                    > tonic::server::UnaryService<super::ListModelsRequest>
+                    for ListModelsSvc<T> {
+                        type Response = super::ListModelsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListModelsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RegistryService>::list_models(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListModelsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/footplate.api.v1.RegistryService/RegisterVersion" => {
+                    #[allow(non_camel_case_types)]
+                    struct RegisterVersionSvc<T: RegistryService>(pub Arc<T>);
+                    impl<
+                        T: RegistryService,
+                    > tonic::server::UnaryService<super::RegisterVersionRequest>
+                    for RegisterVersionSvc<T> {
+                        type Response = super::RegisterVersionResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RegisterVersionRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RegistryService>::register_version(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RegisterVersionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/footplate.api.v1.RegistryService/GetVersion" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetVersionSvc<T: RegistryService>(pub Arc<T>);
+                    impl<
+                        T: RegistryService,
+                    > tonic::server::UnaryService<super::GetVersionRequest>
+                    for GetVersionSvc<T> {
+                        type Response = super::GetVersionResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetVersionRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RegistryService>::get_version(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetVersionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/footplate.api.v1.RegistryService/ListVersions" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListVersionsSvc<T: RegistryService>(pub Arc<T>);
+                    impl<
+                        T: RegistryService,
+                    > tonic::server::UnaryService<super::ListVersionsRequest>
+                    for ListVersionsSvc<T> {
+                        type Response = super::ListVersionsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListVersionsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RegistryService>::list_versions(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListVersionsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/footplate.api.v1.RegistryService/EvaluateVersion" => {
+                    #[allow(non_camel_case_types)]
+                    struct EvaluateVersionSvc<T: RegistryService>(pub Arc<T>);
+                    impl<
+                        T: RegistryService,
+                    > tonic::server::UnaryService<super::EvaluateVersionRequest>
+                    for EvaluateVersionSvc<T> {
+                        type Response = super::WriteResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::EvaluateVersionRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RegistryService>::evaluate_version(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = EvaluateVersionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/footplate.api.v1.RegistryService/ProposeVersion" => {
+                    #[allow(non_camel_case_types)]
+                    struct ProposeVersionSvc<T: RegistryService>(pub Arc<T>);
+                    impl<
+                        T: RegistryService,
+                    > tonic::server::UnaryService<super::VersionRequest>
+                    for ProposeVersionSvc<T> {
+                        type Response = super::WriteResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::VersionRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RegistryService>::propose_version(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ProposeVersionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/footplate.api.v1.RegistryService/ApproveVersion" => {
+                    #[allow(non_camel_case_types)]
+                    struct ApproveVersionSvc<T: RegistryService>(pub Arc<T>);
+                    impl<
+                        T: RegistryService,
+                    > tonic::server::UnaryService<super::VersionRequest>
+                    for ApproveVersionSvc<T> {
+                        type Response = super::WriteResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::VersionRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RegistryService>::approve_version(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ApproveVersionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/footplate.api.v1.RegistryService/RejectVersion" => {
+                    #[allow(non_camel_case_types)]
+                    struct RejectVersionSvc<T: RegistryService>(pub Arc<T>);
+                    impl<
+                        T: RegistryService,
+                    > tonic::server::UnaryService<super::VersionRequest>
+                    for RejectVersionSvc<T> {
+                        type Response = super::WriteResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::VersionRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RegistryService>::reject_version(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RejectVersionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/footplate.api.v1.RegistryService/PromoteVersion" => {
+                    #[allow(non_camel_case_types)]
+                    struct PromoteVersionSvc<T: RegistryService>(pub Arc<T>);
+                    impl<
+                        T: RegistryService,
+                    > tonic::server::UnaryService<super::VersionRequest>
+                    for PromoteVersionSvc<T> {
+                        type Response = super::WriteResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::VersionRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RegistryService>::promote_version(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = PromoteVersionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/footplate.api.v1.RegistryService/MoveVersion" => {
+                    #[allow(non_camel_case_types)]
+                    struct MoveVersionSvc<T: RegistryService>(pub Arc<T>);
+                    impl<
+                        T: RegistryService,
+                    > tonic::server::UnaryService<super::MoveVersionRequest>
+                    for MoveVersionSvc<T> {
+                        type Response = super::WriteResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::MoveVersionRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RegistryService>::move_version(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = MoveVersionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/footplate.api.v1.RegistryService/RollBackModel" => {
+                    #[allow(non_camel_case_types)]
+                    struct RollBackModelSvc<T: RegistryService>(pub Arc<T>);
+                    impl<
+                        T: RegistryService,
+                    > tonic::server::UnaryService<super::RollBackModelRequest>
+                    for RollBackModelSvc<T> {
+                        type Response = super::RollBackModelResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RollBackModelRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RegistryService>::roll_back_model(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RollBackModelSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/footplate.api.v1.RegistryService/ArchiveVersion" => {
+                    #[allow(non_camel_case_types)]
+                    struct ArchiveVersionSvc<T: RegistryService>(pub Arc<T>);
+                    impl<
+                        T: RegistryService,
+                    > tonic::server::UnaryService<super::ArchiveVersionRequest>
+                    for ArchiveVersionSvc<T> {
+                        type Response = super::WriteResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ArchiveVersionRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RegistryService>::archive_version(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ArchiveVersionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/footplate.api.v1.RegistryService/SetAlias" => {
+                    #[allow(non_camel_case_types)]
+                    struct SetAliasSvc<T: RegistryService>(pub Arc<T>);
+                    impl<
+                        T: RegistryService,
+                    > tonic::server::UnaryService<super::SetAliasRequest>
+                    for SetAliasSvc<T> {
+                        type Response = super::WriteResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::SetAliasRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RegistryService>::set_alias(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = SetAliasSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/footplate.api.v1.RegistryService/RemoveAlias" => {
+                    #[allow(non_camel_case_types)]
+                    struct RemoveAliasSvc<T: RegistryService>(pub Arc<T>);
+                    impl<
+                        T: RegistryService,
+                    > tonic::server::UnaryService<super::RemoveAliasRequest>
+                    for RemoveAliasSvc<T> {
+                        type Response = super::WriteResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RemoveAliasRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RegistryService>::remove_alias(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RemoveAliasSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/footplate.api.v1.RegistryService/ResolveModel" => {
+                    #[allow(non_camel_case_types)]
+                    struct ResolveModelSvc<T: RegistryService>(pub Arc<T>);
+                    impl<
+                        T: RegistryService,
+                    > tonic::server::UnaryService<super::ResolveModelRequest>
+                    for ResolveModelSvc<T> {
+                        type Response = super::ResolveModelResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ResolveModelRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RegistryService>::resolve_model(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ResolveModelSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/footplate.api.v1.RegistryService/GetModelLineage" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetModelLineageSvc<T: RegistryService>(pub Arc<T>);
+                    impl<
+                        T: RegistryService,
+                    > tonic::server::UnaryService<super::GetModelLineageRequest>
+                    for GetModelLineageSvc<T> {
+                        type Response = super::GetLineageResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetModelLineageRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RegistryService>::get_model_lineage(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetModelLineageSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for RegistryServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "footplate.api.v1.RegistryService";
+    impl<T> tonic::server::NamedService for RegistryServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct NodeGpu {
     #[prost(string, tag = "1")]
@@ -7906,1173 +10214,6 @@ pub mod node_service_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "footplate.api.v1.NodeService";
     impl<T> tonic::server::NamedService for NodeServiceServer<T> {
-        const NAME: &'static str = SERVICE_NAME;
-    }
-}
-#[derive(Clone, Copy, PartialEq, ::prost::Message)]
-pub struct FloatDomain {
-    #[prost(double, tag = "1")]
-    pub low: f64,
-    #[prost(double, tag = "2")]
-    pub high: f64,
-    #[prost(bool, tag = "3")]
-    pub log: bool,
-    #[prost(double, optional, tag = "4")]
-    pub step: ::core::option::Option<f64>,
-}
-impl ::prost::Name for FloatDomain {
-    const NAME: &'static str = "FloatDomain";
-    const PACKAGE: &'static str = "footplate.api.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "footplate.api.v1.FloatDomain".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/footplate.api.v1.FloatDomain".into()
-    }
-}
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct IntDomain {
-    #[prost(int64, tag = "1")]
-    pub low: i64,
-    #[prost(int64, tag = "2")]
-    pub high: i64,
-    #[prost(bool, tag = "3")]
-    pub log: bool,
-    #[prost(int64, optional, tag = "4")]
-    pub step: ::core::option::Option<i64>,
-}
-impl ::prost::Name for IntDomain {
-    const NAME: &'static str = "IntDomain";
-    const PACKAGE: &'static str = "footplate.api.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "footplate.api.v1.IntDomain".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/footplate.api.v1.IntDomain".into()
-    }
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct CategoricalDomain {
-    /// JSON texts: a number, "a text", true, false.
-    #[prost(string, repeated, tag = "1")]
-    pub choices: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-}
-impl ::prost::Name for CategoricalDomain {
-    const NAME: &'static str = "CategoricalDomain";
-    const PACKAGE: &'static str = "footplate.api.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "footplate.api.v1.CategoricalDomain".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/footplate.api.v1.CategoricalDomain".into()
-    }
-}
-/// The param exists only where another one has one of some values.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct SweepCondition {
-    #[prost(string, tag = "1")]
-    pub parameter: ::prost::alloc::string::String,
-    /// JSON texts.
-    #[prost(string, repeated, tag = "2")]
-    pub one_of: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-}
-impl ::prost::Name for SweepCondition {
-    const NAME: &'static str = "SweepCondition";
-    const PACKAGE: &'static str = "footplate.api.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "footplate.api.v1.SweepCondition".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/footplate.api.v1.SweepCondition".into()
-    }
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct SweepParameter {
-    /// A path of the program's config, parts joined by dots.
-    #[prost(string, tag = "1")]
-    pub name: ::prost::alloc::string::String,
-    /// All of these must hold.
-    #[prost(message, repeated, tag = "5")]
-    pub when: ::prost::alloc::vec::Vec<SweepCondition>,
-    #[prost(oneof = "sweep_parameter::Domain", tags = "2, 3, 4")]
-    pub domain: ::core::option::Option<sweep_parameter::Domain>,
-}
-/// Nested message and enum types in `SweepParameter`.
-pub mod sweep_parameter {
-    #[derive(Clone, PartialEq, ::prost::Oneof)]
-    pub enum Domain {
-        #[prost(message, tag = "2")]
-        Float(super::FloatDomain),
-        #[prost(message, tag = "3")]
-        Int(super::IntDomain),
-        #[prost(message, tag = "4")]
-        Categorical(super::CategoricalDomain),
-    }
-}
-impl ::prost::Name for SweepParameter {
-    const NAME: &'static str = "SweepParameter";
-    const PACKAGE: &'static str = "footplate.api.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "footplate.api.v1.SweepParameter".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/footplate.api.v1.SweepParameter".into()
-    }
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct SweepSpec {
-    #[prost(string, tag = "1")]
-    pub name: ::prost::alloc::string::String,
-    #[prost(message, repeated, tag = "2")]
-    pub space: ::prost::alloc::vec::Vec<SweepParameter>,
-    /// The metric that is searched by.
-    #[prost(string, tag = "3")]
-    pub metric: ::prost::alloc::string::String,
-    /// minimize or maximize.
-    #[prost(string, tag = "4")]
-    pub direction: ::prost::alloc::string::String,
-    /// Which of its values counts: last (the default) or best.
-    #[prost(string, tag = "5")]
-    pub take: ::prost::alloc::string::String,
-    /// grid or random.
-    #[prost(string, tag = "6")]
-    pub sampler: ::prost::alloc::string::String,
-    /// none (the default) or median.
-    #[prost(string, tag = "7")]
-    pub pruner: ::prost::alloc::string::String,
-    /// Of the median pruner: how many others must have been seen at a rung first; 0 for 5.
-    #[prost(uint32, tag = "8")]
-    pub pruner_startup: u32,
-    /// Steps at which the objective is looked at before the end, rising.
-    #[prost(int64, repeated, tag = "9")]
-    pub rungs: ::prost::alloc::vec::Vec<i64>,
-    #[prost(uint64, tag = "10")]
-    pub seed: u64,
-    /// Trials under way at once; 0 for 1.
-    #[prost(uint32, tag = "11")]
-    pub parallel: u32,
-    /// Trials in all; a grid may leave it out.
-    #[prost(uint32, optional, tag = "12")]
-    pub trials: ::core::option::Option<u32>,
-    /// The job of a trial, its config being what trials have in common.
-    #[prost(message, optional, tag = "13")]
-    pub job: ::core::option::Option<super::super::types::v1::JobSpec>,
-}
-impl ::prost::Name for SweepSpec {
-    const NAME: &'static str = "SweepSpec";
-    const PACKAGE: &'static str = "footplate.api.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "footplate.api.v1.SweepSpec".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/footplate.api.v1.SweepSpec".into()
-    }
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct CreateSweepRequest {
-    #[prost(string, tag = "1")]
-    pub project: ::prost::alloc::string::String,
-    #[prost(message, optional, tag = "2")]
-    pub spec: ::core::option::Option<SweepSpec>,
-    /// Idempotency key: the same key gives the same sweep; with another body it is refused.
-    #[prost(string, tag = "3")]
-    pub request_id: ::prost::alloc::string::String,
-    /// Check all, record nothing.
-    #[prost(bool, tag = "4")]
-    pub dry_run: bool,
-}
-impl ::prost::Name for CreateSweepRequest {
-    const NAME: &'static str = "CreateSweepRequest";
-    const PACKAGE: &'static str = "footplate.api.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "footplate.api.v1.CreateSweepRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/footplate.api.v1.CreateSweepRequest".into()
-    }
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct CreateSweepResponse {
-    #[prost(string, tag = "1")]
-    pub sweep_id: ::prost::alloc::string::String,
-    #[prost(uint64, tag = "2")]
-    pub sequence: u64,
-    /// Of a grid: how many points it has.
-    #[prost(uint64, optional, tag = "3")]
-    pub points: ::core::option::Option<u64>,
-}
-impl ::prost::Name for CreateSweepResponse {
-    const NAME: &'static str = "CreateSweepResponse";
-    const PACKAGE: &'static str = "footplate.api.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "footplate.api.v1.CreateSweepResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/footplate.api.v1.CreateSweepResponse".into()
-    }
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct Sweep {
-    #[prost(string, tag = "1")]
-    pub sweep_id: ::prost::alloc::string::String,
-    #[prost(string, tag = "2")]
-    pub project: ::prost::alloc::string::String,
-    #[prost(string, tag = "3")]
-    pub name: ::prost::alloc::string::String,
-    /// running, stopping, stopped, finished.
-    #[prost(string, tag = "4")]
-    pub state: ::prost::alloc::string::String,
-    #[prost(message, optional, tag = "5")]
-    pub spec: ::core::option::Option<SweepSpec>,
-    #[prost(uint64, optional, tag = "6")]
-    pub points: ::core::option::Option<u64>,
-    /// Trials by what came of them.
-    #[prost(uint32, tag = "7")]
-    pub suggested: u32,
-    #[prost(uint32, tag = "8")]
-    pub running: u32,
-    #[prost(uint32, tag = "9")]
-    pub complete: u32,
-    #[prost(uint32, tag = "10")]
-    pub pruned: u32,
-    #[prost(uint32, tag = "11")]
-    pub failed: u32,
-    #[prost(uint32, tag = "12")]
-    pub cancelled: u32,
-    /// Absent while no trial is complete.
-    #[prost(message, optional, tag = "13")]
-    pub best: ::core::option::Option<Trial>,
-    /// Trials in all; absent for as many as the sampler has points.
-    #[prost(uint32, optional, tag = "14")]
-    pub trials: ::core::option::Option<u32>,
-    #[prost(string, tag = "15")]
-    pub created_by: ::prost::alloc::string::String,
-    #[prost(int64, tag = "16")]
-    pub created_at_ms: i64,
-    #[prost(string, tag = "17")]
-    pub stop_reason: ::prost::alloc::string::String,
-    #[prost(uint64, tag = "18")]
-    pub sequence: u64,
-}
-impl ::prost::Name for Sweep {
-    const NAME: &'static str = "Sweep";
-    const PACKAGE: &'static str = "footplate.api.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "footplate.api.v1.Sweep".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/footplate.api.v1.Sweep".into()
-    }
-}
-#[derive(Clone, Copy, PartialEq, ::prost::Message)]
-pub struct TrialObservation {
-    #[prost(int64, tag = "1")]
-    pub rung: i64,
-    #[prost(int64, tag = "2")]
-    pub step: i64,
-    /// Absent when it is not finite.
-    #[prost(double, optional, tag = "3")]
-    pub value: ::core::option::Option<f64>,
-}
-impl ::prost::Name for TrialObservation {
-    const NAME: &'static str = "TrialObservation";
-    const PACKAGE: &'static str = "footplate.api.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "footplate.api.v1.TrialObservation".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/footplate.api.v1.TrialObservation".into()
-    }
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct Trial {
-    #[prost(uint32, tag = "1")]
-    pub number: u32,
-    #[prost(string, tag = "2")]
-    pub run_id: ::prost::alloc::string::String,
-    /// running, complete, pruned, failed, cancelled.
-    #[prost(string, tag = "3")]
-    pub state: ::prost::alloc::string::String,
-    /// JSON texts.
-    #[prost(btree_map = "string, string", tag = "4")]
-    pub values: ::prost::alloc::collections::BTreeMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
-    #[prost(double, optional, tag = "5")]
-    pub value: ::core::option::Option<f64>,
-    #[prost(string, tag = "6")]
-    pub message: ::prost::alloc::string::String,
-    #[prost(message, repeated, tag = "7")]
-    pub observations: ::prost::alloc::vec::Vec<TrialObservation>,
-    #[prost(uint64, tag = "8")]
-    pub sequence: u64,
-}
-impl ::prost::Name for Trial {
-    const NAME: &'static str = "Trial";
-    const PACKAGE: &'static str = "footplate.api.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "footplate.api.v1.Trial".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/footplate.api.v1.Trial".into()
-    }
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct GetSweepRequest {
-    #[prost(string, tag = "1")]
-    pub project: ::prost::alloc::string::String,
-    /// The id, or a unique prefix of it.
-    #[prost(string, tag = "2")]
-    pub sweep_id: ::prost::alloc::string::String,
-    #[prost(uint64, tag = "3")]
-    pub at_least: u64,
-}
-impl ::prost::Name for GetSweepRequest {
-    const NAME: &'static str = "GetSweepRequest";
-    const PACKAGE: &'static str = "footplate.api.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "footplate.api.v1.GetSweepRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/footplate.api.v1.GetSweepRequest".into()
-    }
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct GetSweepResponse {
-    #[prost(message, optional, tag = "1")]
-    pub sweep: ::core::option::Option<Sweep>,
-    #[prost(uint64, tag = "2")]
-    pub view_sequence: u64,
-}
-impl ::prost::Name for GetSweepResponse {
-    const NAME: &'static str = "GetSweepResponse";
-    const PACKAGE: &'static str = "footplate.api.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "footplate.api.v1.GetSweepResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/footplate.api.v1.GetSweepResponse".into()
-    }
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ListSweepsRequest {
-    #[prost(string, tag = "1")]
-    pub project: ::prost::alloc::string::String,
-    /// 0 for 100.
-    #[prost(uint32, tag = "2")]
-    pub page_size: u32,
-    #[prost(string, tag = "3")]
-    pub page_token: ::prost::alloc::string::String,
-    #[prost(uint64, tag = "4")]
-    pub at_least: u64,
-}
-impl ::prost::Name for ListSweepsRequest {
-    const NAME: &'static str = "ListSweepsRequest";
-    const PACKAGE: &'static str = "footplate.api.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "footplate.api.v1.ListSweepsRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/footplate.api.v1.ListSweepsRequest".into()
-    }
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ListSweepsResponse {
-    /// Newest first.
-    #[prost(message, repeated, tag = "1")]
-    pub sweeps: ::prost::alloc::vec::Vec<Sweep>,
-    #[prost(string, tag = "2")]
-    pub next_page_token: ::prost::alloc::string::String,
-}
-impl ::prost::Name for ListSweepsResponse {
-    const NAME: &'static str = "ListSweepsResponse";
-    const PACKAGE: &'static str = "footplate.api.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "footplate.api.v1.ListSweepsResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/footplate.api.v1.ListSweepsResponse".into()
-    }
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ListTrialsRequest {
-    #[prost(string, tag = "1")]
-    pub project: ::prost::alloc::string::String,
-    #[prost(string, tag = "2")]
-    pub sweep_id: ::prost::alloc::string::String,
-    /// 0 for 100.
-    #[prost(uint32, tag = "3")]
-    pub page_size: u32,
-    #[prost(string, tag = "4")]
-    pub page_token: ::prost::alloc::string::String,
-    #[prost(uint64, tag = "5")]
-    pub at_least: u64,
-}
-impl ::prost::Name for ListTrialsRequest {
-    const NAME: &'static str = "ListTrialsRequest";
-    const PACKAGE: &'static str = "footplate.api.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "footplate.api.v1.ListTrialsRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/footplate.api.v1.ListTrialsRequest".into()
-    }
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ListTrialsResponse {
-    /// By number.
-    #[prost(message, repeated, tag = "1")]
-    pub trials: ::prost::alloc::vec::Vec<Trial>,
-    #[prost(string, tag = "2")]
-    pub next_page_token: ::prost::alloc::string::String,
-}
-impl ::prost::Name for ListTrialsResponse {
-    const NAME: &'static str = "ListTrialsResponse";
-    const PACKAGE: &'static str = "footplate.api.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "footplate.api.v1.ListTrialsResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/footplate.api.v1.ListTrialsResponse".into()
-    }
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct StopSweepRequest {
-    #[prost(string, tag = "1")]
-    pub project: ::prost::alloc::string::String,
-    #[prost(string, tag = "2")]
-    pub sweep_id: ::prost::alloc::string::String,
-    /// Cancel what is under way.
-    #[prost(bool, tag = "3")]
-    pub cancel: bool,
-    #[prost(string, tag = "4")]
-    pub reason: ::prost::alloc::string::String,
-    #[prost(string, tag = "5")]
-    pub request_id: ::prost::alloc::string::String,
-}
-impl ::prost::Name for StopSweepRequest {
-    const NAME: &'static str = "StopSweepRequest";
-    const PACKAGE: &'static str = "footplate.api.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "footplate.api.v1.StopSweepRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/footplate.api.v1.StopSweepRequest".into()
-    }
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ResumeSweepRequest {
-    #[prost(string, tag = "1")]
-    pub project: ::prost::alloc::string::String,
-    #[prost(string, tag = "2")]
-    pub sweep_id: ::prost::alloc::string::String,
-    /// Trials in all from now on; absent for as before.
-    #[prost(uint32, optional, tag = "3")]
-    pub trials: ::core::option::Option<u32>,
-    #[prost(string, tag = "4")]
-    pub request_id: ::prost::alloc::string::String,
-}
-impl ::prost::Name for ResumeSweepRequest {
-    const NAME: &'static str = "ResumeSweepRequest";
-    const PACKAGE: &'static str = "footplate.api.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "footplate.api.v1.ResumeSweepRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/footplate.api.v1.ResumeSweepRequest".into()
-    }
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct SweepWriteResponse {
-    #[prost(string, tag = "1")]
-    pub sweep_id: ::prost::alloc::string::String,
-    #[prost(uint64, tag = "2")]
-    pub sequence: u64,
-}
-impl ::prost::Name for SweepWriteResponse {
-    const NAME: &'static str = "SweepWriteResponse";
-    const PACKAGE: &'static str = "footplate.api.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "footplate.api.v1.SweepWriteResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/footplate.api.v1.SweepWriteResponse".into()
-    }
-}
-/// Generated client implementations.
-pub mod sweep_service_client {
-    #![allow(
-        unused_variables,
-        dead_code,
-        missing_docs,
-        clippy::wildcard_imports,
-        clippy::let_unit_value,
-    )]
-    use tonic::codegen::*;
-    use tonic::codegen::http::Uri;
-    /// Searches over a space of params. Served by sweep.
-    #[derive(Debug, Clone)]
-    pub struct SweepServiceClient<T> {
-        inner: tonic::client::Grpc<T>,
-    }
-    impl<T> SweepServiceClient<T>
-    where
-        T: tonic::client::GrpcService<tonic::body::Body>,
-        T::Error: Into<StdError>,
-        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
-        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
-    {
-        pub fn new(inner: T) -> Self {
-            let inner = tonic::client::Grpc::new(inner);
-            Self { inner }
-        }
-        pub fn with_origin(inner: T, origin: Uri) -> Self {
-            let inner = tonic::client::Grpc::with_origin(inner, origin);
-            Self { inner }
-        }
-        pub fn with_interceptor<F>(
-            inner: T,
-            interceptor: F,
-        ) -> SweepServiceClient<InterceptedService<T, F>>
-        where
-            F: tonic::service::Interceptor,
-            T::ResponseBody: Default,
-            T: tonic::codegen::Service<
-                http::Request<tonic::body::Body>,
-                Response = http::Response<
-                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
-                >,
-            >,
-            <T as tonic::codegen::Service<
-                http::Request<tonic::body::Body>,
-            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
-        {
-            SweepServiceClient::new(InterceptedService::new(inner, interceptor))
-        }
-        /// Compress requests with the given encoding.
-        ///
-        /// This requires the server to support it otherwise it might respond with an
-        /// error.
-        #[must_use]
-        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.inner = self.inner.send_compressed(encoding);
-            self
-        }
-        /// Enable decompressing responses.
-        #[must_use]
-        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.inner = self.inner.accept_compressed(encoding);
-            self
-        }
-        /// Limits the maximum size of a decoded message.
-        ///
-        /// Default: `4MB`
-        #[must_use]
-        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
-            self.inner = self.inner.max_decoding_message_size(limit);
-            self
-        }
-        /// Limits the maximum size of an encoded message.
-        ///
-        /// Default: `usize::MAX`
-        #[must_use]
-        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
-            self.inner = self.inner.max_encoding_message_size(limit);
-            self
-        }
-        /// Checks the whole space, and begins.
-        pub async fn create_sweep(
-            &mut self,
-            request: impl tonic::IntoRequest<super::CreateSweepRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::CreateSweepResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/footplate.api.v1.SweepService/CreateSweep",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("footplate.api.v1.SweepService", "CreateSweep"));
-            self.inner.unary(req, path, codec).await
-        }
-        pub async fn get_sweep(
-            &mut self,
-            request: impl tonic::IntoRequest<super::GetSweepRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::GetSweepResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/footplate.api.v1.SweepService/GetSweep",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("footplate.api.v1.SweepService", "GetSweep"));
-            self.inner.unary(req, path, codec).await
-        }
-        pub async fn list_sweeps(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ListSweepsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListSweepsResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/footplate.api.v1.SweepService/ListSweeps",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("footplate.api.v1.SweepService", "ListSweeps"));
-            self.inner.unary(req, path, codec).await
-        }
-        pub async fn list_trials(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ListTrialsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListTrialsResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/footplate.api.v1.SweepService/ListTrials",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("footplate.api.v1.SweepService", "ListTrials"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// No more trials; those under way run to their end, or are cancelled.
-        pub async fn stop_sweep(
-            &mut self,
-            request: impl tonic::IntoRequest<super::StopSweepRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::SweepWriteResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/footplate.api.v1.SweepService/StopSweep",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("footplate.api.v1.SweepService", "StopSweep"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// Go on after a stop, or with a larger budget.
-        pub async fn resume_sweep(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ResumeSweepRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::SweepWriteResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/footplate.api.v1.SweepService/ResumeSweep",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("footplate.api.v1.SweepService", "ResumeSweep"));
-            self.inner.unary(req, path, codec).await
-        }
-    }
-}
-/// Generated server implementations.
-pub mod sweep_service_server {
-    #![allow(
-        unused_variables,
-        dead_code,
-        missing_docs,
-        clippy::wildcard_imports,
-        clippy::let_unit_value,
-    )]
-    use tonic::codegen::*;
-    /// Generated trait containing gRPC methods that should be implemented for use with SweepServiceServer.
-    #[async_trait]
-    pub trait SweepService: std::marker::Send + std::marker::Sync + 'static {
-        /// Checks the whole space, and begins.
-        async fn create_sweep(
-            &self,
-            request: tonic::Request<super::CreateSweepRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::CreateSweepResponse>,
-            tonic::Status,
-        >;
-        async fn get_sweep(
-            &self,
-            request: tonic::Request<super::GetSweepRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::GetSweepResponse>,
-            tonic::Status,
-        >;
-        async fn list_sweeps(
-            &self,
-            request: tonic::Request<super::ListSweepsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListSweepsResponse>,
-            tonic::Status,
-        >;
-        async fn list_trials(
-            &self,
-            request: tonic::Request<super::ListTrialsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListTrialsResponse>,
-            tonic::Status,
-        >;
-        /// No more trials; those under way run to their end, or are cancelled.
-        async fn stop_sweep(
-            &self,
-            request: tonic::Request<super::StopSweepRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::SweepWriteResponse>,
-            tonic::Status,
-        >;
-        /// Go on after a stop, or with a larger budget.
-        async fn resume_sweep(
-            &self,
-            request: tonic::Request<super::ResumeSweepRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::SweepWriteResponse>,
-            tonic::Status,
-        >;
-    }
-    /// Searches over a space of params. Served by sweep.
-    #[derive(Debug)]
-    pub struct SweepServiceServer<T> {
-        inner: Arc<T>,
-        accept_compression_encodings: EnabledCompressionEncodings,
-        send_compression_encodings: EnabledCompressionEncodings,
-        max_decoding_message_size: Option<usize>,
-        max_encoding_message_size: Option<usize>,
-    }
-    impl<T> SweepServiceServer<T> {
-        pub fn new(inner: T) -> Self {
-            Self::from_arc(Arc::new(inner))
-        }
-        pub fn from_arc(inner: Arc<T>) -> Self {
-            Self {
-                inner,
-                accept_compression_encodings: Default::default(),
-                send_compression_encodings: Default::default(),
-                max_decoding_message_size: None,
-                max_encoding_message_size: None,
-            }
-        }
-        pub fn with_interceptor<F>(
-            inner: T,
-            interceptor: F,
-        ) -> InterceptedService<Self, F>
-        where
-            F: tonic::service::Interceptor,
-        {
-            InterceptedService::new(Self::new(inner), interceptor)
-        }
-        /// Enable decompressing requests with the given encoding.
-        #[must_use]
-        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.accept_compression_encodings.enable(encoding);
-            self
-        }
-        /// Compress responses with the given encoding, if the client supports it.
-        #[must_use]
-        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.send_compression_encodings.enable(encoding);
-            self
-        }
-        /// Limits the maximum size of a decoded message.
-        ///
-        /// Default: `4MB`
-        #[must_use]
-        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
-            self.max_decoding_message_size = Some(limit);
-            self
-        }
-        /// Limits the maximum size of an encoded message.
-        ///
-        /// Default: `usize::MAX`
-        #[must_use]
-        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
-            self.max_encoding_message_size = Some(limit);
-            self
-        }
-    }
-    impl<T, B> tonic::codegen::Service<http::Request<B>> for SweepServiceServer<T>
-    where
-        T: SweepService,
-        B: Body + std::marker::Send + 'static,
-        B::Error: Into<StdError> + std::marker::Send + 'static,
-    {
-        type Response = http::Response<tonic::body::Body>;
-        type Error = std::convert::Infallible;
-        type Future = BoxFuture<Self::Response, Self::Error>;
-        fn poll_ready(
-            &mut self,
-            _cx: &mut Context<'_>,
-        ) -> Poll<std::result::Result<(), Self::Error>> {
-            Poll::Ready(Ok(()))
-        }
-        fn call(&mut self, req: http::Request<B>) -> Self::Future {
-            match req.uri().path() {
-                "/footplate.api.v1.SweepService/CreateSweep" => {
-                    #[allow(non_camel_case_types)]
-                    struct CreateSweepSvc<T: SweepService>(pub Arc<T>);
-                    impl<
-                        T: SweepService,
-                    > tonic::server::UnaryService<super::CreateSweepRequest>
-                    for CreateSweepSvc<T> {
-                        type Response = super::CreateSweepResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::CreateSweepRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as SweepService>::create_sweep(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = CreateSweepSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/footplate.api.v1.SweepService/GetSweep" => {
-                    #[allow(non_camel_case_types)]
-                    struct GetSweepSvc<T: SweepService>(pub Arc<T>);
-                    impl<
-                        T: SweepService,
-                    > tonic::server::UnaryService<super::GetSweepRequest>
-                    for GetSweepSvc<T> {
-                        type Response = super::GetSweepResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::GetSweepRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as SweepService>::get_sweep(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = GetSweepSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/footplate.api.v1.SweepService/ListSweeps" => {
-                    #[allow(non_camel_case_types)]
-                    struct ListSweepsSvc<T: SweepService>(pub Arc<T>);
-                    impl<
-                        T: SweepService,
-                    > tonic::server::UnaryService<super::ListSweepsRequest>
-                    for ListSweepsSvc<T> {
-                        type Response = super::ListSweepsResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ListSweepsRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as SweepService>::list_sweeps(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ListSweepsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/footplate.api.v1.SweepService/ListTrials" => {
-                    #[allow(non_camel_case_types)]
-                    struct ListTrialsSvc<T: SweepService>(pub Arc<T>);
-                    impl<
-                        T: SweepService,
-                    > tonic::server::UnaryService<super::ListTrialsRequest>
-                    for ListTrialsSvc<T> {
-                        type Response = super::ListTrialsResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ListTrialsRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as SweepService>::list_trials(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ListTrialsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/footplate.api.v1.SweepService/StopSweep" => {
-                    #[allow(non_camel_case_types)]
-                    struct StopSweepSvc<T: SweepService>(pub Arc<T>);
-                    impl<
-                        T: SweepService,
-                    > tonic::server::UnaryService<super::StopSweepRequest>
-                    for StopSweepSvc<T> {
-                        type Response = super::SweepWriteResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::StopSweepRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as SweepService>::stop_sweep(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = StopSweepSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/footplate.api.v1.SweepService/ResumeSweep" => {
-                    #[allow(non_camel_case_types)]
-                    struct ResumeSweepSvc<T: SweepService>(pub Arc<T>);
-                    impl<
-                        T: SweepService,
-                    > tonic::server::UnaryService<super::ResumeSweepRequest>
-                    for ResumeSweepSvc<T> {
-                        type Response = super::SweepWriteResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ResumeSweepRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as SweepService>::resume_sweep(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ResumeSweepSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                _ => {
-                    Box::pin(async move {
-                        let mut response = http::Response::new(
-                            tonic::body::Body::default(),
-                        );
-                        let headers = response.headers_mut();
-                        headers
-                            .insert(
-                                tonic::Status::GRPC_STATUS,
-                                (tonic::Code::Unimplemented as i32).into(),
-                            );
-                        headers
-                            .insert(
-                                http::header::CONTENT_TYPE,
-                                tonic::metadata::GRPC_CONTENT_TYPE,
-                            );
-                        Ok(response)
-                    })
-                }
-            }
-        }
-    }
-    impl<T> Clone for SweepServiceServer<T> {
-        fn clone(&self) -> Self {
-            let inner = self.inner.clone();
-            Self {
-                inner,
-                accept_compression_encodings: self.accept_compression_encodings,
-                send_compression_encodings: self.send_compression_encodings,
-                max_decoding_message_size: self.max_decoding_message_size,
-                max_encoding_message_size: self.max_encoding_message_size,
-            }
-        }
-    }
-    /// Generated gRPC service name
-    pub const SERVICE_NAME: &str = "footplate.api.v1.SweepService";
-    impl<T> tonic::server::NamedService for SweepServiceServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
@@ -10323,7 +11464,7 @@ pub mod inventory_view_service_server {
     }
 }
 /// Generated client implementations.
-pub mod sweep_view_service_client {
+pub mod registry_view_service_client {
     #![allow(
         unused_variables,
         dead_code,
@@ -10333,12 +11474,12 @@ pub mod sweep_view_service_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// The views of the sweep service.
+    /// The views of the registry.
     #[derive(Debug, Clone)]
-    pub struct SweepViewServiceClient<T> {
+    pub struct RegistryViewServiceClient<T> {
         inner: tonic::client::Grpc<T>,
     }
-    impl<T> SweepViewServiceClient<T>
+    impl<T> RegistryViewServiceClient<T>
     where
         T: tonic::client::GrpcService<tonic::body::Body>,
         T::Error: Into<StdError>,
@@ -10356,7 +11497,7 @@ pub mod sweep_view_service_client {
         pub fn with_interceptor<F>(
             inner: T,
             interceptor: F,
-        ) -> SweepViewServiceClient<InterceptedService<T, F>>
+        ) -> RegistryViewServiceClient<InterceptedService<T, F>>
         where
             F: tonic::service::Interceptor,
             T::ResponseBody: Default,
@@ -10370,7 +11511,7 @@ pub mod sweep_view_service_client {
                 http::Request<tonic::body::Body>,
             >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
         {
-            SweepViewServiceClient::new(InterceptedService::new(inner, interceptor))
+            RegistryViewServiceClient::new(InterceptedService::new(inner, interceptor))
         }
         /// Compress requests with the given encoding.
         ///
@@ -10420,19 +11561,22 @@ pub mod sweep_view_service_client {
                 })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static(
-                "/footplate.api.v1.SweepViewService/VerifyViews",
+                "/footplate.api.v1.RegistryViewService/VerifyViews",
             );
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(
-                    GrpcMethod::new("footplate.api.v1.SweepViewService", "VerifyViews"),
+                    GrpcMethod::new(
+                        "footplate.api.v1.RegistryViewService",
+                        "VerifyViews",
+                    ),
                 );
             self.inner.unary(req, path, codec).await
         }
     }
 }
 /// Generated server implementations.
-pub mod sweep_view_service_server {
+pub mod registry_view_service_server {
     #![allow(
         unused_variables,
         dead_code,
@@ -10441,9 +11585,9 @@ pub mod sweep_view_service_server {
         clippy::let_unit_value,
     )]
     use tonic::codegen::*;
-    /// Generated trait containing gRPC methods that should be implemented for use with SweepViewServiceServer.
+    /// Generated trait containing gRPC methods that should be implemented for use with RegistryViewServiceServer.
     #[async_trait]
-    pub trait SweepViewService: std::marker::Send + std::marker::Sync + 'static {
+    pub trait RegistryViewService: std::marker::Send + std::marker::Sync + 'static {
         async fn verify_views(
             &self,
             request: tonic::Request<super::VerifyViewsRequest>,
@@ -10452,16 +11596,16 @@ pub mod sweep_view_service_server {
             tonic::Status,
         >;
     }
-    /// The views of the sweep service.
+    /// The views of the registry.
     #[derive(Debug)]
-    pub struct SweepViewServiceServer<T> {
+    pub struct RegistryViewServiceServer<T> {
         inner: Arc<T>,
         accept_compression_encodings: EnabledCompressionEncodings,
         send_compression_encodings: EnabledCompressionEncodings,
         max_decoding_message_size: Option<usize>,
         max_encoding_message_size: Option<usize>,
     }
-    impl<T> SweepViewServiceServer<T> {
+    impl<T> RegistryViewServiceServer<T> {
         pub fn new(inner: T) -> Self {
             Self::from_arc(Arc::new(inner))
         }
@@ -10512,9 +11656,9 @@ pub mod sweep_view_service_server {
             self
         }
     }
-    impl<T, B> tonic::codegen::Service<http::Request<B>> for SweepViewServiceServer<T>
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for RegistryViewServiceServer<T>
     where
-        T: SweepViewService,
+        T: RegistryViewService,
         B: Body + std::marker::Send + 'static,
         B::Error: Into<StdError> + std::marker::Send + 'static,
     {
@@ -10529,11 +11673,11 @@ pub mod sweep_view_service_server {
         }
         fn call(&mut self, req: http::Request<B>) -> Self::Future {
             match req.uri().path() {
-                "/footplate.api.v1.SweepViewService/VerifyViews" => {
+                "/footplate.api.v1.RegistryViewService/VerifyViews" => {
                     #[allow(non_camel_case_types)]
-                    struct VerifyViewsSvc<T: SweepViewService>(pub Arc<T>);
+                    struct VerifyViewsSvc<T: RegistryViewService>(pub Arc<T>);
                     impl<
-                        T: SweepViewService,
+                        T: RegistryViewService,
                     > tonic::server::UnaryService<super::VerifyViewsRequest>
                     for VerifyViewsSvc<T> {
                         type Response = super::VerifyViewsResponse;
@@ -10547,7 +11691,8 @@ pub mod sweep_view_service_server {
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
-                                <T as SweepViewService>::verify_views(&inner, request).await
+                                <T as RegistryViewService>::verify_views(&inner, request)
+                                    .await
                             };
                             Box::pin(fut)
                         }
@@ -10596,7 +11741,7 @@ pub mod sweep_view_service_server {
             }
         }
     }
-    impl<T> Clone for SweepViewServiceServer<T> {
+    impl<T> Clone for RegistryViewServiceServer<T> {
         fn clone(&self) -> Self {
             let inner = self.inner.clone();
             Self {
@@ -10609,8 +11754,8 @@ pub mod sweep_view_service_server {
         }
     }
     /// Generated gRPC service name
-    pub const SERVICE_NAME: &str = "footplate.api.v1.SweepViewService";
-    impl<T> tonic::server::NamedService for SweepViewServiceServer<T> {
+    pub const SERVICE_NAME: &str = "footplate.api.v1.RegistryViewService";
+    impl<T> tonic::server::NamedService for RegistryViewServiceServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }

@@ -33,7 +33,6 @@ reasons! {
     UNKNOWN_FIELD: Invalid, "the request names a field that does not exist", "write the field as the message names it; the nearest known one is given";
     MALFORMED_REQUEST: Invalid, "the body is not what its content type says", "send valid JSON of the method's request message";
     AMBIGUOUS_ID: Invalid, "the prefix fits more than one id", "give more characters of the id";
-    INVALID_SWEEP: Invalid, "the sweep asks for something that cannot be", "mend the named field of the sweep";
     INVALID_FILTER: Invalid, "the filter or order cannot be understood", "mend the filter at the place that is named";
     INVALID_PAGE_TOKEN: Invalid, "the page token is none of ours, or belongs to another query", "begin again without a page token";
     INVALID_SPEC: Invalid, "the job asks for something that cannot be", "mend the named field of the job";
@@ -54,7 +53,9 @@ reasons! {
     BLOB_NOT_FOUND: NotFound, "no object of this digest is stored", "upload it first";
     ARTIFACT_NOT_FOUND: NotFound, "the run has no artifact at this path", "list the run's artifacts";
     LOG_NOT_FOUND: NotFound, "no such log of this run", "list the run's logs: attempts, ranks and streams";
-    SWEEP_NOT_FOUND: NotFound, "no such sweep in this project", "list the project's sweeps; an id may be given by a unique prefix";
+    MODEL_NOT_FOUND: NotFound, "no such model in this project", "list the project's models, or create it";
+    VERSION_NOT_FOUND: NotFound, "the model has no such version, or none in that stage", "list the model's versions";
+    ALIAS_NOT_FOUND: NotFound, "the model has no such alias", "show the model: it lists its aliases";
     SERIES_NOT_FOUND: NotFound, "the run has no metric of this name", "list the run's latest values";
 
     IDEMPOTENCY_KEY_REUSED: Conflict, "the request id was used before with another body", "use a fresh request id, or send the same body";
@@ -63,17 +64,29 @@ reasons! {
     RUN_HAS_JOB: Conflict, "the run is a job's: its platform ends it, not a client", "cancel the job instead";
     JOB_ENDED: Conflict, "the job has ended", "submit it again: `footplate run rerun`";
     JOB_NOT_HELD: Conflict, "the job is not held", "show the job's state";
-    SWEEP_STATE: Conflict, "the sweep is not in a state that allows this", "show the sweep's state";
     QUEUE_CLOSED: Conflict, "the queue takes no jobs", "submit to another queue, or open this one";
     NODE_STATE: Conflict, "the node is not in a state that allows this", "show the node's state";
     STALE_CHECKPOINT: Conflict, "a later attempt has saved a checkpoint already", "nothing: the later attempt's checkpoint stands";
     STALE_EPOCH: Conflict, "the node was fenced meanwhile; what it says of its former epoch no longer counts", "restart the agent";
+    RUN_NOT_SEALED: Conflict, "the run is not sealed: its record may still change", "wait for it: `footplate run wait`";
+    RUN_NOT_SUCCEEDED: Conflict, "the run failed or was cancelled", "take another run, or say that you mean it: `--allow-failed`";
+    RUN_INCOMPLETE: Conflict, "the run was sealed with something missing", "take another run, or say that you mean it: `--allow-incomplete`";
+    NOT_PROPOSED: Conflict, "the version has no open proposal", "propose it first";
+    PROPOSAL_OPEN: Conflict, "someone else's proposal of the version waits for an answer", "approve or reject that one";
+    ALREADY_APPROVED: Conflict, "the version is approved, and that stands", "promote it";
+    NOT_APPROVED: Conflict, "the version is not approved, and may not serve", "propose it, and have someone else approve it";
+    NEVER_SERVED: Conflict, "there is nothing that served before", "promote a version instead";
+    VERSION_ARCHIVED: Conflict, "the version is archived", "move it to stage None first, or take another version";
+    VERSION_SERVES: Conflict, "the version serves", "promote another, or move it to stage None first";
+    VERSION_HAS_ALIASES: Conflict, "aliases name the version", "move them first, or take them away with it: `--free-aliases`";
+    OVERTAKEN: Conflict, "someone else has changed it since you looked", "look again, and ask again if you still want it";
     CHANGED_MEANWHILE: Conflict, "it was changed by another writer too often in a row", "read it again and repeat the request";
     UNREADABLE_HISTORY: Conflict, "the ledger holds an event of it that this build cannot read", "upgrade this service; until then nothing may be written to it";
 
-    TOKEN_MISSING: Unauthenticated, "the call carries no token", "set FOOTPLATE_TOKEN, or log in";
+    TOKEN_MISSING: Unauthenticated, "the call carries no token", "set FOOTPLATE_TOKEN; on your own machine `footplate up` makes a token and the command line finds it, once it says that it is up";
     TOKEN_UNKNOWN: Unauthenticated, "the token is not known, or was revoked", "ask for a new token";
     PROJECT_DENIED: Denied, "the caller may not do this in this project", "ask the project's owner";
+    OWN_PROPOSAL: Denied, "nobody approves what they proposed themselves, unless they are the project's only member", "ask another member to approve it";
     NODE_DENIED: Denied, "a node spoke for a run that is not placed on it", "look whether two nodes share a name";
 
     QUOTA_EXCEEDED: Exhausted, "it asks for more than the queue's quota will ever allow", "ask for less, or raise the quota: `footplate queue set`";

@@ -3,4 +3,5 @@
 mod download;
 mod upload;
 
+pub(crate) use upload::blocking;
 pub use upload::{Existing, Uploaded};

@@ -137,7 +137,7 @@ impl Blobs {
 }
 
 /// Runs file work off the async threads.
-pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, BlobError> + Send + 'static) -> Result<T, BlobError> {
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, BlobError> + Send + 'static) -> Result<T, BlobError> {
     tokio::task::spawn_blocking(work).await.map_err(|error| BlobError::Source(std::io::Error::other(error)))?
 }
 

@@ -3,7 +3,7 @@
 use super::CodecError;
 
 /// Writes an unsigned number, seven bits a byte, low ones first.
-pub(super) fn write_varint(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn write_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -12,7 +12,7 @@ pub(super) fn write_varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Takes a varint off the front.
-pub(super) fn read_varint(bytes: &mut &[u8]) -> Result<u64, CodecError> {
+pub(crate) fn read_varint(bytes: &mut &[u8]) -> Result<u64, CodecError> {
     let mut value = 0u64;
     for shift in (0..70).step_by(7) {
         let (&byte, rest) = bytes.split_first().ok_or(CodecError::CutOff)?;

@@ -19,6 +19,8 @@ mod bits;
 mod gorilla;
 mod packed;
 
+pub(crate) use bits::{read_varint, write_varint};
+
 use crate::Point;
 
 /// The most points in one block.

@@ -1,13 +1,15 @@
 //! One group of ingest calls inside one transaction: who is let in, then series by series, then the sessions and floors.
 
 use super::{
-    chunk::Growing,
     fault::Fault,
     packer::{Packer, cut_of, last_chunk},
-    rows::{SeriesRow, read_session, session_bytes},
     tables::{self, META_NEXT_SERIES, Tables, open_key, series_key},
 };
-use crate::{IngestBatch, Ingested, Noted, Point, RefusedBatch, SeriesKey, SessionKey, SessionProgress};
+use crate::{
+    IngestBatch, Ingested, Noted, Point, RefusedBatch, SeriesKey, SessionKey, SessionProgress,
+    chunk::Growing,
+    rows::{SeriesRow, read_session, session_bytes},
+};
 use redb::ReadableTable;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! From what redb says to what a caller can do; and the slot that holds the database, closes it after a fault and opens it again.
 
 use super::{read::Reader, tables};
-use crate::SeriesError;
+use crate::{SeriesError, chunk::Damaged};
 use redb::{Database, DatabaseError, ReadableDatabase};
 use std::{
     io::ErrorKind,
@@ -22,6 +22,12 @@ pub(super) enum Fault {
 impl<E: Into<redb::Error>> From<E> for Fault {
     fn from(error: E) -> Self {
         Self::Redb(Box::new(error.into()))
+    }
+}
+
+impl From<Damaged> for Fault {
+    fn from(Damaged(what): Damaged) -> Self {
+        Self::Damaged(what)
     }
 }
 

@@ -14,11 +14,9 @@
 //! Pages are checked when the file is opened after a crash, chunks at each read.
 
 mod apply;
-mod chunk;
 mod fault;
 mod packer;
 mod read;
-mod rows;
 mod tables;
 #[cfg(test)]
 mod tests;

@@ -2,11 +2,13 @@
 
 use super::{
     CHUNK_POINTS, CUT_EVERY_SEQUENCES,
-    chunk::{self, Growing, Header},
     fault::Fault,
     tables::{ChunkKey, Tables, open_key},
 };
-use crate::{Point, SeriesKey, SeriesStats};
+use crate::{
+    Point, SeriesKey, SeriesStats,
+    chunk::{self, Damaged, Growing, Header},
+};
 use redb::ReadableTable;
 use std::collections::BTreeMap;
 
@@ -40,17 +42,17 @@ impl<'k> Packer<'k> {
         {
             match Growing::resume(&bytes) {
                 Ok(chunk) => packer.open = chunk.map(|chunk| Open { chunk, at, fresh_from: None }),
-                Err(fault) => packer.report(at, &fault),
+                Err(damaged) => packer.report(at, &damaged),
             }
         }
         Ok(packer)
     }
 
     /// A damaged chunk stays as it is: reading its series says so, writing goes on behind it.
-    fn report(&self, at: ChunkKey, fault: &Fault) {
+    fn report(&self, at: ChunkKey, Damaged(what): &Damaged) {
         tracing::error!(
             source = %self.key.source, attempt = %self.key.attempt, rank = %self.key.rank, metric = %self.key.name,
-            sequence = at.sequence, ?fault, "a chunk is damaged; new points go into another one"
+            sequence = at.sequence, what, "a chunk is damaged; new points go into another one"
         );
     }
 
@@ -81,12 +83,10 @@ impl<'k> Packer<'k> {
     /// Whether an equal point is stored or waiting. Only points that lie within the series' bounds of both step and time come here, so a
     /// program that goes forward never pays for this.
     fn holds(&mut self, tables: &Tables<'_>, point: &Point) -> Result<bool, Fault> {
-        if let Some(open) = &mut self.open {
-            match open.chunk.contains(point) {
-                Ok(true) => return Ok(true),
-                Ok(false) | Err(Fault::Damaged(_)) => {}
-                Err(fault) => return Err(fault),
-            }
+        if let Some(open) = &mut self.open
+            && open.chunk.contains(point) == Ok(true)
+        {
+            return Ok(true);
         }
         let others = match self.others.take() {
             Some(others) => others,
@@ -140,12 +140,11 @@ impl<'k> Packer<'k> {
                 self.note_other(open.at, open.chunk.header());
                 Ok(())
             }
-            Err(Fault::Damaged(what)) => {
-                self.report(open.at, &Fault::Damaged(what));
+            Err(damaged) => {
+                self.report(open.at, &damaged);
                 tables.open.remove(&self.open_key(open.at))?;
                 self.seal_apart(tables, open)
             }
-            Err(fault) => Err(fault),
         }
     }
 
@@ -179,8 +178,7 @@ impl<'k> Packer<'k> {
                 tables.open.insert(&self.open_key(at), ())?;
                 Ok(())
             }
-            Err(Fault::Damaged(_)) => self.seal(tables),
-            Err(fault) => Err(fault),
+            Err(Damaged(_)) => self.seal(tables),
         }
     }
 

@@ -1,13 +1,13 @@
 //! Reading one consistent state of the file.
 
 use super::{
-    chunk::{self, Header},
     fault::Fault,
-    rows::{SeriesRow, read_session},
     tables::{self, CHUNKS, ChunkKey, FLOORS, META, META_FEED_BASE, META_FEED_CREATED, SERIES, SESSIONS, series_key, source_number},
 };
 use crate::{
     Feed, HistoryPage, HistoryQuery, PageToken, Point, SeriesKey, SeriesSource, SeriesSummary, SessionKey, SessionProgress, SourceState,
+    chunk::{self, Header},
+    rows::{SeriesRow, read_session},
 };
 use footplate_types::{AttemptNumber, MetricName, Rank, SessionId, Timestamp};
 use redb::ReadTransaction;
@@ -41,7 +41,7 @@ impl<'t> Reader<'t> {
     fn series(&self, key: &SeriesKey) -> Result<Option<u64>, Fault> {
         let Some(source) = source_number(self.txn, &key.source.to_string())? else { return Ok(None) };
         let row = self.txn.open_table(SERIES)?.get(series_key(source, key).as_slice())?;
-        row.map(|row| SeriesRow::read(row.value()).map(|row| row.series)).transpose()
+        Ok(row.map(|row| SeriesRow::read(row.value()).map(|row| row.series)).transpose()?)
     }
 
     pub(super) fn history(&self, key: &SeriesKey, query: HistoryQuery) -> Result<HistoryPage, Fault> {
@@ -61,13 +61,13 @@ impl<'t> Reader<'t> {
         for entry in self.txn.open_table(CHUNKS)?.range::<&[u8; 20]>(&first..=&last)? {
             let (at, bytes) = entry?;
             let at = ChunkKey::read(at.value());
-            let (header, blocks) = Header::read(bytes.value()).map_err(|fault| located(fault, key, at))?;
+            let (header, blocks) = Header::read(bytes.value()).map_err(|damaged| damaged.of_chunk(key, at.sequence))?;
             if !header.meets(query.from_step, query.to_step) {
                 continue;
             }
             let skip =
                 query.after.filter(|after| (after.sequence, after.offset) == (at.sequence, at.offset)).map_or(0, |after| after.index);
-            let decoded = chunk::points(&header, blocks).map_err(|fault| located(fault, key, at))?;
+            let decoded = chunk::points(&header, blocks).map_err(|damaged| damaged.of_chunk(key, at.sequence))?;
             for (index, point) in decoded.iter().enumerate().skip(skip as usize).filter(|(_, point)| query.wants(point)) {
                 if points.len() == query.page_points() {
                     return Ok(Some(PageToken { sequence: at.sequence, offset: at.offset, index: index as u32 }));
@@ -131,20 +131,5 @@ impl<'t> Reader<'t> {
             sessions.push(read_session(key, row.value())?);
         }
         Ok(sessions)
-    }
-}
-
-/// Says where the damage is, so that a person knows what is lost.
-fn located(fault: Fault, key: &SeriesKey, at: ChunkKey) -> Fault {
-    match fault {
-        Fault::Damaged(what) => Fault::Damaged(format!(
-            "{what}: the chunk of {}, attempt {}, rank {}, metric {:?} that starts at METRICS sequence {}",
-            key.source,
-            key.attempt,
-            key.rank,
-            key.name.as_str(),
-            at.sequence
-        )),
-        other => other,
     }
 }

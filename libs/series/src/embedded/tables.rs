@@ -1,7 +1,7 @@
 //! The tables of the file and how their keys are laid out: big-endian, so that the order of bytes is the order of things.
 
 use super::fault::Fault;
-use crate::{Point, SeriesKey, SessionKey};
+use crate::{SeriesKey, SessionKey};
 use redb::{ReadTransaction, ReadableTable, Table, TableDefinition, WriteTransaction};
 
 /// The layout of this file; a higher one is refused.
@@ -175,9 +175,4 @@ pub(super) fn prepare(txn: &WriteTransaction) -> Result<(), Fault> {
 /// The number of a source in a read transaction; none when nothing of it was ever stored.
 pub(super) fn source_number(txn: &ReadTransaction, text: &str) -> Result<Option<u64>, Fault> {
     Ok(txn.open_table(SOURCES)?.get(text)?.map(|number| number.value()))
-}
-
-/// Whether a point lies within bounds, for chunks and series alike.
-pub(super) fn within(point: &Point, steps: (i64, i64), times: (i64, i64)) -> bool {
-    (steps.0..=steps.1).contains(&point.step) && (times.0..=times.1).contains(&point.time_ms)
 }

@@ -122,7 +122,7 @@ pub(super) fn doom(database: &Database, source: &SeriesSource) -> Result<(), Fau
         let mut rows = Vec::new();
         for entry in tables.series.range::<&[u8]>(from.as_slice()..to.as_slice())? {
             let (key, row) = entry?;
-            rows.push((key.value().to_vec(), super::rows::SeriesRow::read(row.value())?.series));
+            rows.push((key.value().to_vec(), crate::rows::SeriesRow::read(row.value())?.series));
         }
         for (key, series) in rows {
             tables.series.remove(key.as_slice())?;

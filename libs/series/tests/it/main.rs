@@ -1,9 +1,10 @@
-//! The embedded back end against the suite, its file against bad days, and store and tail read as one.
+//! Every back end against the suite, each against bad days of its own, and store and tail read as one.
 #![allow(clippy::unwrap_used)]
 
 mod crash;
 mod embedded;
 mod live;
+mod scylla;
 
 use footplate_series::{SeriesStore, embedded::Embedded};
 

@@ -6,7 +6,7 @@ use super::raw::{Follower, Raw, Ready};
 use super::{Options, Stage, Turns, rate};
 use crate::figures::{Against, Figures, median};
 use crate::sample::{Sample, encoded};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use footplate_es::{Decision, Evolve};
 use footplate_eventlog::port::BATCH_MAX;
 use footplate_eventlog::{Decider, Expect, LeaseConfig, Ledger, Live, Look, Verdict, follow, lead};
@@ -22,6 +22,8 @@ use tokio_util::sync::CancellationToken;
 
 /// How long the lease of the leaders lasts.
 const LEASE: Duration = Duration::from_secs(30);
+/// How long one turn of a leader may take.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(300);
 
 pub(super) async fn run(options: &Options, figures: &mut Figures) -> Result<()> {
     let mut stage = Stage::open(true).await?;
@@ -68,10 +70,11 @@ async fn led(ledger: &Ledger, envelopes: Vec<Envelope>, turn: usize) -> Result<f
     let shutdown = CancellationToken::new();
     let following = tokio::spawn(follow(ledger.clone(), Vec::new(), live.clone(), shutdown.clone()));
     let (done, took) = oneshot::channel();
-    let decider = Writer { left: envelopes, count: count as u64, began: None, done: Some(done) };
+    let decider = Writer { left: envelopes, count: count as u64, began: None, terms: 0, done: Some(done) };
     let lease = LeaseConfig { service, instance: "load".to_owned(), lease: LEASE };
     let leading = tokio::spawn(lead(ledger.clone(), lease, live, decider, Arc::new(Notify::new()), shutdown.clone()));
-    let took = took.await.context("the leader ended before its work")?;
+    let took = tokio::time::timeout(WRITTEN_WITHIN, took).await.context("the leader did not get all of its events written in time")?;
+    let took = took.context("the leader ended before its work")??;
     shutdown.cancel();
     leading.await??;
     following.await?;
@@ -93,13 +96,23 @@ struct Writer {
     left: Vec<Envelope>,
     count: u64,
     began: Option<Instant>,
-    done: Option<oneshot::Sender<Duration>>,
+    terms: u32,
+    done: Option<oneshot::Sender<Result<Duration>>>,
 }
 
 impl Decider for Writer {
     type State = Counted;
 
-    fn term_began(&mut self, _: &Look) {}
+    /// A second term means that an append's outcome was unknown: what was decided then is not decided again here.
+    fn term_began(&mut self, _: &Look) {
+        self.terms += 1;
+        if self.terms > 1
+            && let Some(done) = self.done.take()
+        {
+            // Whoever measured has gone when nobody listens.
+            let _ = done.send(Err(anyhow!("a batch had no answer in time: the machine is too busy to be measured")));
+        }
+    }
 
     fn decide(&mut self, state: &Counted, _: &Look) -> Verdict {
         let began = *self.began.get_or_insert_with(Instant::now);
@@ -107,7 +120,7 @@ impl Decider for Writer {
             && let Some(done) = self.done.take()
         {
             // Whoever measured has gone when nobody listens.
-            let _ = done.send(began.elapsed());
+            let _ = done.send(Ok(began.elapsed()));
         }
         let part = self.left.split_off(self.left.len().saturating_sub(BATCH_MAX));
         let decided =

@@ -9,6 +9,10 @@ use crate::{
 };
 use footplate_api::{ApiError, Client, v1};
 use footplate_eventlog::jetstream::{Credentials, JetStreamBroker, Probe, SyncProbe};
+use footplate_series::{
+    SeriesError,
+    scylla::{Address, Scylla},
+};
 use footplate_service::config::Config;
 use std::path::{Path, PathBuf};
 
@@ -84,6 +88,7 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
     findings.extend(look_at_platform(&ctx).await);
     findings.push(look_at_program(&config, &folder));
     findings.extend(look_at_broker(&config, &folder).await);
+    findings.push(look_at_series(&config).await);
     findings.push(look_at_disk(&folder));
     let columns = [Column::whole("CHECK"), Column::whole("STATE"), Column::cut("FOUND"), Column::cut("WHAT TO DO")];
     let rows = findings.iter().map(|finding| Row {
@@ -257,6 +262,35 @@ fn briefly(differences: &[&str]) -> String {
     let told = differences.iter().take(DIFFERENCES_TOLD).map(|told| cut(told, DIFFERENCE_CHARACTERS)).collect::<Vec<_>>().join("; ");
     let more = differences.len().saturating_sub(DIFFERENCES_TOLD);
     if more > 0 { format!("{told}; and {more} more") } else { told }
+}
+
+/// The series store of the settings. It is looked at as it is: nothing is made or brought in line.
+async fn look_at_series(config: &Config) -> Finding {
+    let what = "series";
+    let set = config.get(&knobs::SERIES);
+    if set.is_empty() {
+        return Finding::good(what, "kept in the data folder, for one tracker");
+    }
+    let address = match Address::parse(&set) {
+        Ok(address) => Address { migrate: false, ..address },
+        Err(invalid) => return Finding::new(what, Verdict::Bad, invalid.to_string(), "mend --set series="),
+    };
+    let told = match Scylla::connect(&address, "doctor").await {
+        Ok(store) => store.told().await,
+        Err(error) => Err(error),
+    };
+    match told {
+        Ok(told) => Finding::good(what, told),
+        Err(SeriesError::Schema { found, needed, .. }) if found < needed => {
+            let found = format!("{address} has schema {found}; this program works with {needed}");
+            Finding::new(what, Verdict::Odd, found, "start a tracker, which brings it in line")
+        }
+        Err(error @ SeriesError::Schema { .. }) => Finding::new(what, Verdict::Bad, error.to_string(), "upgrade this program"),
+        Err(error) if error.is_transient() => {
+            Finding::new(what, Verdict::Bad, error.to_string(), "start its servers; until then metrics wait in METRICS")
+        }
+        Err(error) => Finding::new(what, Verdict::Bad, error.to_string(), "mend its address, credentials or permissions"),
+    }
 }
 
 fn look_at_disk(folder: &Path) -> Finding {

@@ -16,7 +16,7 @@ use std::{
 };
 
 /// How long the replay may take.
-const REPLAY: Duration = Duration::from_secs(120);
+pub(super) const REPLAY: Duration = Duration::from_secs(120);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -52,7 +52,7 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
 
 /// Things by kind, checkpoints by their step, and then as the ledger says so (so by attempt); edges by whom they leave and in the order of
 /// what they lead to.
-fn in_order(lineage: &mut v1::GetLineageResponse) {
+pub(super) fn in_order(lineage: &mut v1::GetLineageResponse) {
     let step = |node: &LineageNode| node.facts.get("step").and_then(|step| step.parse::<i64>().ok()).unwrap_or(0);
     lineage.nodes.sort_by_cached_key(|node| (node.kind.clone(), step(node), node.sequence, node.id.clone()));
     let places: BTreeMap<&str, usize> = lineage.nodes.iter().enumerate().map(|(place, node)| (node.id.as_str(), place)).collect();
@@ -64,8 +64,13 @@ fn in_order(lineage: &mut v1::GetLineageResponse) {
 
 /// The tree: the run, then along the edges that leave it; below, what leads to it.
 fn tree(lineage: &v1::GetLineageResponse, run_id: &str) -> String {
-    let nodes: BTreeMap<&str, &LineageNode> = lineage.nodes.iter().map(|node| (node.id.as_str(), node)).collect();
     let root = lineage.nodes.iter().find(|node| node.kind == "run" && node.id.contains(run_id)).map_or(run_id, |node| node.id.as_str());
+    tree_of(lineage, root)
+}
+
+/// The tree of any thing of a lineage.
+pub(super) fn tree_of<'a>(lineage: &'a v1::GetLineageResponse, root: &'a str) -> String {
+    let nodes: BTreeMap<&str, &LineageNode> = lineage.nodes.iter().map(|node| (node.id.as_str(), node)).collect();
     let mut seen = BTreeSet::from([root]);
     let mut text = format!("{}\n", told(&nodes, root));
     let mut branches = leaving(lineage, root, root);
@@ -120,7 +125,7 @@ fn told(nodes: &BTreeMap<&str, &LineageNode>, id: &str) -> String {
     format!("{} {}{facts}{at}", node.kind, node.label)
 }
 
-fn dot(lineage: &v1::GetLineageResponse) -> String {
+pub(super) fn dot(lineage: &v1::GetLineageResponse) -> String {
     let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"));
     let mut text = String::from("digraph lineage {\n  rankdir=LR;\n  node [shape=box];\n");
     for node in &lineage.nodes {

@@ -1,11 +1,13 @@
 //! One file a verb. Each has its arguments and a `run` that asks the platform and prints; none decides what a service decides.
 
 pub mod agent;
+pub mod artifact;
 pub mod completions;
 pub mod doctor;
 pub mod event;
 pub mod job;
 pub mod lineage;
+pub mod model;
 pub mod node;
 pub mod ps;
 pub mod queue;
@@ -13,12 +15,11 @@ pub mod replay;
 pub mod run;
 pub mod serve;
 pub mod submit;
-pub mod sweep;
 pub mod up;
 pub mod why;
 
 use crate::{
-    args::{Cli, EventVerb, JobVerb, NodeVerb, QueueVerb, RunVerb, SweepVerb, Verb},
+    args::{ArtifactVerb, Cli, EventVerb, JobVerb, ModelVerb, NodeVerb, QueueVerb, RunVerb, Verb},
     context::Context,
     output::{Exit, Failure, Format},
 };
@@ -29,8 +30,8 @@ use crate::{
 /// Everything that `main` turns into a message and an exit code.
 pub async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
     let ctx = Context::new(&cli.global)?;
-    if ctx.output.format == Format::Dot && !matches!(cli.verb, Verb::Lineage(_)) {
-        return Err(Failure::usage("-o dot is for `footplate lineage` alone").into());
+    if ctx.output.format == Format::Dot && !matches!(cli.verb, Verb::Lineage(_) | Verb::Model(ModelVerb::Lineage(_))) {
+        return Err(Failure::usage("-o dot is for `footplate lineage` and `footplate model lineage` alone").into());
     }
     match cli.verb {
         Verb::Up(args) => up::run(args, ctx).await,
@@ -59,18 +60,29 @@ pub async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
             QueueVerb::List(args) => queue::list::run(args, ctx).await,
             QueueVerb::Set(args) => queue::set::run(args, ctx).await,
         },
-        Verb::Sweep(verb) => match verb {
-            SweepVerb::Run(args) => sweep::run::run(*args, ctx).await,
-            SweepVerb::List(args) => sweep::list::run(args, ctx).await,
-            SweepVerb::Show(args) => sweep::show::run(args, ctx).await,
-            SweepVerb::Stop(args) => sweep::stop::run(args, ctx).await,
-            SweepVerb::Resume(args) => sweep::resume::run(args, ctx).await,
-        },
         Verb::Node(verb) => match verb {
             NodeVerb::List(args) => node::list::run(args, ctx).await,
             NodeVerb::Cordon(args) => node::cordon::run(args, ctx).await,
             NodeVerb::Uncordon(args) => node::uncordon::run(args, ctx).await,
             NodeVerb::Drain(args) => node::drain::run(args, ctx).await,
+        },
+        Verb::Artifact(verb) => match verb {
+            ArtifactVerb::List(args) => artifact::list::run(args, ctx).await,
+            ArtifactVerb::Download(args) => artifact::download::run(args, ctx).await,
+        },
+        Verb::Model(verb) => match verb {
+            ModelVerb::Register(args) => model::register::run(args, ctx).await,
+            ModelVerb::List(args) => model::list::run(args, ctx).await,
+            ModelVerb::Show(args) => model::show::run(args, ctx).await,
+            ModelVerb::Evaluate(args) => model::evaluate::run(args, ctx).await,
+            ModelVerb::Propose(args) => model::propose::run(args, ctx).await,
+            ModelVerb::Approve(args) => model::approve::run(args, ctx).await,
+            ModelVerb::Reject(args) => model::reject::run(args, ctx).await,
+            ModelVerb::Promote(args) => model::promote::run(args, ctx).await,
+            ModelVerb::Rollback(args) => model::rollback::run(args, ctx).await,
+            ModelVerb::Archive(args) => model::archive::run(args, ctx).await,
+            ModelVerb::Alias(args) => model::alias::run(args, ctx).await,
+            ModelVerb::Lineage(args) => model::lineage::run(args, ctx).await,
         },
         Verb::Event(verb) => match verb {
             EventVerb::Tail(args) => event::tail::run(args, ctx).await,

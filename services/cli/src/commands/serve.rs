@@ -17,7 +17,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The service
-    #[arg(value_name = "SERVICE", value_parser = ["tracker", "scheduler", "executor", "sweep", "gpu-inventory"])]
+    #[arg(value_name = "SERVICE", value_parser = ["tracker", "scheduler", "executor", "gpu-inventory", "registry"])]
     pub name: String,
     /// Address to serve gRPC and JSON on
     #[arg(long, value_name = "ADDR")]
@@ -25,6 +25,9 @@ pub struct Args {
     /// Address of the admin pages: health, metrics, configuration
     #[arg(long, value_name = "ADDR")]
     pub admin: Option<String>,
+    /// Series store, scylla://HOST:PORT/KEYSPACE; else in the data folder
+    #[arg(long, value_name = "URL")]
+    pub series: Option<String>,
     /// Settings.
     #[command(flatten)]
     pub service: ServiceArgs,
@@ -41,6 +44,9 @@ pub async fn run(args: Args, _: Context) -> anyhow::Result<Exit> {
     }
     if let Some(admin) = args.admin {
         more.push(("admin.listen", admin));
+    }
+    if let Some(series) = args.series {
+        more.push(("series", series));
     }
     let config = platform::load(&args.service, &more).map_err(|error| Failure::usage(error.to_string()))?;
     let service = Service::parse(&args.name).ok_or_else(|| Failure::usage(format!("no service called {:?}", args.name)))?;

@@ -22,6 +22,9 @@ pub struct Args {
     /// CPU slots that this machine offers when it has no GPU
     #[arg(long, value_name = "COUNT")]
     pub slots: Option<u32>,
+    /// Series store, scylla://HOST:PORT/KEYSPACE; else in the data folder
+    #[arg(long, value_name = "URL")]
+    pub series: Option<String>,
     /// Settings.
     #[command(flatten)]
     pub service: ServiceArgs,
@@ -38,6 +41,9 @@ pub async fn run(args: Args, _: Context) -> anyhow::Result<Exit> {
     }
     if let Some(slots) = args.slots {
         more.push(("agent.slots", slots.to_string()));
+    }
+    if let Some(series) = args.series {
+        more.push(("series", series));
     }
     let config = platform::load(&args.service, &more).map_err(|error| Failure::usage(error.to_string()))?;
     platform::up::up(config).await

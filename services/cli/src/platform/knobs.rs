@@ -102,6 +102,12 @@ pub const SNAPSHOTS_EVERY: Knob<Duration> = Knob::new(
     "1m",
     "how often a service keeps its view in the object store, so that a start reads only what came after",
 );
+/// The series store.
+pub const SERIES: Knob<String> = Knob::new(
+    "series",
+    "",
+    "scylla://host:port/keyspace of the series store in ScyllaDB or Apache Cassandra; empty: in the data folder, for one tracker",
+);
 /// The file of known tokens.
 pub const TOKENS: Knob<String> =
     Knob::new("tokens", "", "file of known tokens: a line each, SHA-256 of the token and its principal; empty: in the data folder");
@@ -142,6 +148,7 @@ pub const ALL: &[&dyn AnyKnob] = &[
     &AGENT_TOKEN,
     &OBJECTS,
     &SNAPSHOTS_EVERY,
+    &SERIES,
     &TOKENS,
 ];
 

@@ -15,6 +15,7 @@ mod snapshots;
 pub mod up;
 mod wiring;
 
+pub(crate) use blobs::DoorBlobs;
 pub use broker::{BrokerError, connect};
 pub use data::{DataFolder, DataFolderError};
 pub use knobs::{SettingsError, load};

@@ -3,7 +3,7 @@
 use footplate_api::{Refusal, reason};
 use footplate_clock::entropy;
 use footplate_types::{Digest, PrincipalId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
@@ -32,6 +32,11 @@ impl Principals {
             known.insert(digest, PrincipalId::parse(principal.trim()).map_err(|_| wrong("not a principal"))?);
         }
         Ok(Self(known))
+    }
+
+    /// Everyone who is no node: the members of every project.
+    pub fn people(&self) -> BTreeSet<PrincipalId> {
+        self.0.values().filter(|principal| !principal.as_str().starts_with("node:")).cloned().collect()
     }
 
     /// Whom a token stands for.
@@ -92,6 +97,17 @@ mod tests {
         assert_eq!(known.of(Some("fp_other")).unwrap_err().reason, "TOKEN_UNKNOWN");
         assert_eq!(known.of(None).unwrap_err().reason, "TOKEN_MISSING");
         assert!(!std::fs::read_to_string(&tokens).unwrap().contains(&token));
+    }
+
+    #[test]
+    fn nodes_are_no_members_and_two_tokens_are_one_person() {
+        let folder = tempfile::tempdir().unwrap();
+        let tokens = folder.path().join("tokens");
+        let lines = [("a", "local:me"), ("b", "node:n1"), ("c", "local:me"), ("d", "ci")];
+        let text: String = lines.iter().map(|(token, who)| format!("{} {who}\n", Digest::of(token.as_bytes()))).collect();
+        std::fs::write(&tokens, text).unwrap();
+        let people = Principals::read(&tokens).unwrap().people();
+        assert_eq!(people.iter().map(PrincipalId::as_str).collect::<Vec<_>>(), ["ci", "local:me"]);
     }
 
     #[test]

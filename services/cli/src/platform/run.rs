@@ -58,7 +58,7 @@ pub async fn run_services(config: Config, chosen: &[Service], name: &str) -> any
 /// # Errors
 /// Services that do not start.
 pub async fn start_and_serve(wiring: &Wiring<'_>, chosen: &[Service], listener: tokio::net::TcpListener) -> anyhow::Result<()> {
-    let started = services::start(chosen, wiring).await.map_err(|error| failure(Exit::Failed, error))?;
+    let started = services::start(chosen, wiring).await.map_err(|error| failure(error.exit(), error))?;
     let shutdown = wiring.context.shutdown.clone();
     wiring.context.supervisor.spawn("API", async move { serve(listener, started.parts, shutdown).await });
     Ok(())

@@ -1,6 +1,7 @@
 //! The services of one process, put together over one broker and one port.
 
 use super::{knobs, principals::Principals, snapshots::snapshots};
+use crate::output::Exit;
 use footplate_api::server::ServerParts;
 use footplate_blobs::Blobs;
 use footplate_clock::{SharedClock, SystemClock};
@@ -20,15 +21,15 @@ pub enum Service {
     Scheduler,
     /// Attempts, logs.
     Executor,
-    /// Sweeps, trials.
-    Sweep,
     /// Nodes, GPUs.
     GpuInventory,
+    /// Models, their versions and aliases.
+    Registry,
 }
 
 impl Service {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Tracker, Self::Scheduler, Self::Executor, Self::Sweep, Self::GpuInventory];
+    pub const ALL: [Self; 5] = [Self::Tracker, Self::Scheduler, Self::Executor, Self::GpuInventory, Self::Registry];
 
     /// Its name.
     pub const fn as_str(self) -> &'static str {
@@ -36,8 +37,8 @@ impl Service {
             Self::Tracker => "tracker",
             Self::Scheduler => "scheduler",
             Self::Executor => "executor",
-            Self::Sweep => "sweep",
             Self::GpuInventory => "gpu-inventory",
+            Self::Registry => "registry",
         }
     }
 
@@ -66,6 +67,12 @@ pub enum StartError {
         /// Why.
         reason: String,
     },
+    /// The series store in a cluster does not answer.
+    #[error("{0}")]
+    SeriesAway(String),
+    /// The series store in a cluster is not to be used like this: its address, credentials, schema.
+    #[error("{0}")]
+    SeriesRefused(String),
     /// The service itself.
     #[error("the {service} did not start: {reason}")]
     Service {
@@ -77,6 +84,17 @@ pub enum StartError {
     /// The file of tokens.
     #[error("{0}")]
     Tokens(String),
+}
+
+impl StartError {
+    /// How a process ends that cannot start for it.
+    pub const fn exit(&self) -> Exit {
+        match self {
+            Self::SeriesAway(_) => Exit::Unavailable,
+            Self::SeriesRefused(_) => Exit::Refused,
+            Self::Objects { .. } | Self::Series { .. } | Self::Service { .. } | Self::Tokens(_) => Exit::Failed,
+        }
+    }
 }
 
 /// What services are started with.
@@ -123,9 +141,11 @@ pub async fn start(services: &[Service], wiring: &Wiring<'_>) -> Result<Started,
     std::fs::create_dir_all(&folder).map_err(|error| unusable(error.to_string()))?;
     let blobs = Blobs::local(&folder).map_err(|error| unusable(error.to_string()))?;
     let principals = Principals::read(&tokens_file(wiring.config, wiring.data)).map_err(StartError::Tokens)?;
+    let people = principals.clone();
     let mut parts = ServerParts::new().readiness(wiring.context.readiness.clone()).authenticator(move |token| principals.of(token));
     for service in services {
-        parts = start_one(*service, wiring, &ledger, &blobs, &clock, parts).await?;
+        // Boxed: all of it in one future nests too deep for the compiler.
+        parts = Box::pin(start_one(*service, wiring, (&ledger, &blobs, &people), &clock, parts)).await?;
     }
     Ok(Started { parts })
 }
@@ -133,8 +153,7 @@ pub async fn start(services: &[Service], wiring: &Wiring<'_>) -> Result<Started,
 async fn start_one(
     service: Service,
     wiring: &Wiring<'_>,
-    ledger: &Ledger,
-    blobs: &Blobs,
+    (ledger, blobs, principals): (&Ledger, &Blobs, &Principals),
     clock: &SharedClock,
     parts: ServerParts,
 ) -> Result<ServerParts, StartError> {
@@ -158,11 +177,13 @@ async fn start_one(
             inventory.snapshots = Some(snapshots(config, blobs));
             Ok(footplate_gpu_inventory_server::start(&inventory, ledger, clock, &context).await.parts(parts))
         }
-        Service::Sweep => {
-            let mut sweep = footplate_sweep_server::Config::new(instance);
-            sweep.lease = wiring.leader_lease;
-            sweep.wait = config.get(&knobs::READ_WAIT);
-            Ok(footplate_sweep_server::start(&sweep, ledger, blobs, clock, &context).parts(parts))
+        Service::Registry => {
+            let mut registry = footplate_registry_server::Config::new(instance);
+            registry.wait = config.get(&knobs::READ_WAIT);
+            // Tokens are of the whole platform, and so is the membership of each project.
+            let members = principals.people();
+            registry.membership = footplate_registry_server::Membership::new(move |_, who| members.len() == 1 && members.contains(who));
+            Ok(footplate_registry_server::start(&registry, ledger, clock, &context).parts(parts))
         }
         Service::Scheduler => Ok(super::wiring::scheduler(wiring, instance, (ledger, blobs), clock, &context, parts).await),
         Service::Tracker => super::wiring::tracker(wiring, instance, (ledger, blobs), clock, &context, parts).await,

@@ -7,9 +7,14 @@ use footplate_api::server::ServerParts;
 use footplate_blobs::Blobs;
 use footplate_clock::SharedClock;
 use footplate_eventlog::Ledger;
-use footplate_series::embedded::Embedded;
+use footplate_series::{
+    SeriesStore,
+    embedded::Embedded,
+    scylla::{Address, Scylla},
+};
 use footplate_service::Context;
 use footplate_types::Millis;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Starts the scheduler.
@@ -40,18 +45,35 @@ pub(super) async fn tracker(
     parts: ServerParts,
 ) -> Result<ServerParts, StartError> {
     let config = wiring.config;
-    let folder = wiring.data.join("series");
-    let series = {
-        let folder = folder.clone();
-        tokio::task::spawn_blocking(move || Embedded::open(&folder)).await
+    let series = match config.get(&knobs::SERIES) {
+        address if address.is_empty() => embedded_series(&wiring.data.join("series")).await?,
+        address => clustered_series(&address, &instance).await?,
     };
-    let unusable = |reason: String| StartError::Series { folder: folder.display().to_string(), reason };
-    let series = series.map_err(|error| unusable(error.to_string()))?.map_err(|error| unusable(error.to_string()))?;
     let mut tracker = footplate_tracker_server::Config::new(instance, Some(wiring.data.join("tracker")));
     tracker.lease = wiring.leader_lease;
     tracker.seal_deadline = config.get(&knobs::SEAL_WITHIN);
     tracker.wait = config.get(&knobs::READ_WAIT);
-    let started = footplate_tracker_server::start(&tracker, ledger, Arc::new(series), blobs.clone(), clock, context).await;
+    let started = footplate_tracker_server::start(&tracker, ledger, series, blobs.clone(), clock, context).await;
     let handle = started.map_err(|error| StartError::Service { service: "tracker", reason: error.to_string() })?;
     Ok(handle.parts(parts))
+}
+
+/// The series store in the data folder.
+async fn embedded_series(folder: &Path) -> Result<Arc<dyn SeriesStore>, StartError> {
+    let unusable = |reason: String| StartError::Series { folder: folder.display().to_string(), reason };
+    let opening = folder.to_owned();
+    let opened = tokio::task::spawn_blocking(move || Embedded::open(&opening)).await;
+    let opened = opened.map_err(|error| unusable(error.to_string()))?.map_err(|error| unusable(error.to_string()))?;
+    Ok(Arc::new(opened))
+}
+
+/// The series store in a cluster, where this process goes by a name of its own.
+async fn clustered_series(address: &str, instance: &str) -> Result<Arc<dyn SeriesStore>, StartError> {
+    let address = Address::parse(address).map_err(|invalid| StartError::SeriesRefused(invalid.to_string()))?;
+    let writer = format!("{instance}/{}", footplate_clock::session_id());
+    match Scylla::connect(&address, &writer).await {
+        Ok(store) => Ok(Arc::new(store)),
+        Err(error) if error.is_transient() => Err(StartError::SeriesAway(error.to_string())),
+        Err(error) => Err(StartError::SeriesRefused(error.to_string())),
+    }
 }

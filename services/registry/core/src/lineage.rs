@@ -73,11 +73,7 @@ pub fn of(events: &[Recorded], only: Option<VersionNumber>) -> Graph {
                 let person = graph.node("person", by, by, recorded.sequence);
                 graph.edge(&id, &person, "asked_by");
             }
-            Event::ModelVersionRegistered(fact) => {
-                if concerns(fact.version) {
-                    graph.registered(fact, recorded);
-                }
-            }
+            Event::ModelVersionRegistered(fact) if concerns(fact.version) => graph.registered(fact, recorded),
             Event::ModelVersionEvaluated(fact) => act(&fact.model, "evaluated", &[fact.version], &evaluation(fact), &fact.note),
             Event::ModelVersionProposed(fact) => act(&fact.model, "proposed", &[fact.version], &[], &fact.reason),
             Event::ModelVersionApproved(fact) => {

@@ -43,8 +43,13 @@ pub(crate) fn series_failed(error: SeriesError) -> Refusal {
     match error {
         SeriesError::DiskFull { .. } => Refusal::new(&reason::DISK_FULL, error.to_string()),
         SeriesError::Invalid(message) => Refusal::new(&reason::INVALID_PAGE_TOKEN, message),
-        SeriesError::InUse { .. } | SeriesError::Io { .. } | SeriesError::Closed => Refusal::new(&reason::STORE_AWAY, error.to_string()),
-        SeriesError::Corrupted { .. } | SeriesError::TooNew { .. } => Refusal::internal(error),
+        SeriesError::InUse { .. }
+        | SeriesError::Io { .. }
+        | SeriesError::Closed
+        | SeriesError::Away { .. }
+        | SeriesError::Elsewhere { .. }
+        | SeriesError::Refused { .. } => Refusal::new(&reason::STORE_AWAY, error.to_string()),
+        SeriesError::Corrupted { .. } | SeriesError::TooNew { .. } | SeriesError::Schema { .. } => Refusal::internal(error),
     }
 }
 
@@ -55,8 +60,13 @@ pub(crate) fn blob_failed(error: BlobError) -> Refusal {
         BlobError::TooLarge { .. } => Refusal::new(&reason::TOO_LARGE, error.to_string()),
         BlobError::DiskFull => Refusal::new(&reason::DISK_FULL, error.to_string()),
         BlobError::Source(_) => Refusal::new(&reason::MALFORMED_REQUEST, error.to_string()),
+        BlobError::Interrupted { digest } => {
+            Refusal::new(&reason::STORE_AWAY, error.to_string()).field("digest").value(digest).next("send it again")
+        }
+        BlobError::Bucket { fault, .. } => Refusal::new(&reason::STORE_AWAY, fault.to_string()).next(fault.advice()),
         BlobError::Store(_) | BlobError::Io { .. } => Refusal::new(&reason::STORE_AWAY, error.to_string()),
         BlobError::Damaged { .. }
+        | BlobError::Setting(_)
         | BlobError::Refused { .. }
         | BlobError::Changed { .. }
         | BlobError::Exists { .. }

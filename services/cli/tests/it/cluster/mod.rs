@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
 
-pub const SERVICES: [&str; 5] = ["tracker", "scheduler", "executor", "sweep", "gpu-inventory"];
+pub const SERVICES: [&str; 5] = ["tracker", "scheduler", "executor", "gpu-inventory", "registry"];
 /// How long anything may take that should take moments; generous, since machines that run tests are busy.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 /// The project of everything here.
@@ -96,7 +96,7 @@ fn spawn(folder: &Path, name: &str, words: &[String]) -> Arc<Process> {
 }
 
 impl Cluster {
-    /// Starts four services and an agent of one slot for each of `nodes`, and waits until all of it is ready.
+    /// Starts the services and an agent of one slot for each of `nodes`, and waits until all of it is ready.
     pub async fn start(nodes: &[&str]) -> Self {
         Self::start_with(nodes, &[]).await
     }

@@ -25,8 +25,8 @@ const ROUTES: &[(&str, &[&str])] = &[
     ),
     ("scheduler", &["JobService", "QueueService", "SchedulerViewService"]),
     ("executor", &["AttemptService", "LogService", "ExecutorViewService"]),
-    ("sweep", &["SweepService", "SweepViewService"]),
     ("gpu-inventory", &["NodeService", "InventoryViewService"]),
+    ("registry", &["RegistryService", "RegistryViewService"]),
 ];
 
 /// A running proxy; it ends with its guard.

@@ -4,7 +4,7 @@
 //! that a pack needs no format; pieces may overlap after a crash, and readers drop what they have.
 
 use bytes::Bytes;
-use footplate_blobs::Blobs;
+use footplate_blobs::{BlobError, Blobs};
 use footplate_events::facts::LogStream;
 use footplate_types::{AttemptId, MemberIndex, Rank};
 use futures::TryStreamExt;
@@ -43,6 +43,11 @@ fn log_prefix(key: &LogKey) -> String {
     format!("{}/{}-{}", member_prefix(key.attempt, key.member), key.rank, key.stream.as_str())
 }
 
+/// What the object store said, in the words of blobs: who has to mend it.
+fn told(error: object_store::Error) -> String {
+    BlobError::from(error).to_string()
+}
+
 impl Packs {
     pub(crate) fn new(blobs: Blobs) -> Self {
         Self { blobs }
@@ -51,13 +56,13 @@ impl Packs {
     /// Stores one piece; `Ok` when it is durable.
     pub(crate) async fn put(&self, key: &LogKey, at: u64, sequence: u64, bytes: Bytes) -> Result<(), String> {
         let path = Path::from(format!("{}/{at:020}-{sequence:020}", log_prefix(key)));
-        self.blobs.object_store().put(&path, bytes.into()).await.map(|_| ()).map_err(|error| error.to_string())
+        self.blobs.object_store().put(&path, bytes.into()).await.map(|_| ()).map_err(told)
     }
 
     /// The logs of a member that have packs.
     pub(crate) async fn logs_of(&self, attempt: AttemptId, member: MemberIndex) -> Result<Vec<LogKey>, String> {
         let prefix = Path::from(member_prefix(attempt, member));
-        let listed = self.blobs.object_store().list_with_delimiter(Some(&prefix)).await.map_err(|error| error.to_string())?;
+        let listed = self.blobs.object_store().list_with_delimiter(Some(&prefix)).await.map_err(told)?;
         let mut keys = Vec::new();
         for folder in listed.common_prefixes {
             let name = folder.filename().unwrap_or_default();
@@ -73,7 +78,7 @@ impl Packs {
     /// The pieces of one log, by where they begin.
     pub(crate) async fn list(&self, key: &LogKey) -> Result<Vec<Pack>, String> {
         let prefix = Path::from(log_prefix(key));
-        let objects: Vec<_> = self.blobs.object_store().list(Some(&prefix)).try_collect().await.map_err(|error| error.to_string())?;
+        let objects: Vec<_> = self.blobs.object_store().list(Some(&prefix)).try_collect().await.map_err(told)?;
         let mut packs: Vec<Pack> = objects
             .into_iter()
             .filter_map(|object| {
@@ -87,15 +92,18 @@ impl Packs {
 
     /// The bytes of one piece.
     pub(crate) async fn get(&self, pack: &Pack) -> Result<Bytes, String> {
-        let got = self.blobs.object_store().get(&Path::from(pack.path.as_str())).await.map_err(|error| error.to_string())?;
-        got.bytes().await.map_err(|error| error.to_string())
+        let got = self.blobs.object_store().get(&Path::from(pack.path.as_str())).await.map_err(told)?;
+        got.bytes().await.map_err(told)
     }
 
     /// Removes one piece.
     pub(crate) async fn delete(&self, pack: &Pack) -> Result<(), String> {
         match self.blobs.object_store().delete(&Path::from(pack.path.as_str())).await {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(error.to_string()),
+            Ok(()) => Ok(()),
+            Err(error) => match BlobError::from(error) {
+                BlobError::Store(object_store::Error::NotFound { .. }) => Ok(()),
+                error => Err(error.to_string()),
+            },
         }
     }
 }

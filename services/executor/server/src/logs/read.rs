@@ -12,7 +12,7 @@ use footplate_api::{Refusal, reason};
 use footplate_eventlog::{Broker, Live, StreamName, TailItem};
 use footplate_events::facts::LogStream;
 use footplate_events::messages::LogHeader;
-use footplate_executor_core::Executor;
+use footplate_executor_core::{AttemptState, Executor};
 use footplate_types::{AttemptId, AttemptNumber, Invalid, NodeName, RunId};
 use futures::{StreamExt, stream::BoxStream};
 use std::collections::BTreeMap;
@@ -60,7 +60,12 @@ impl Logs {
     }
 
     fn check(&self, request: &ReadLogsRequest) -> Result<Asked, Status> {
-        let run = find_run(&self.live.read(), &request.project, &request.run_id)?;
+        let run = {
+            let state = self.live.read();
+            let run = find_run(&state, &request.project, &request.run_id)?;
+            may_be_there(&state, run, request)?;
+            run
+        };
         let mut streams = Vec::new();
         for stream in &request.streams {
             let allowed = || Refusal::from(Invalid::new("streams", stream, "stdout, stderr, setup or platform"));
@@ -93,6 +98,30 @@ impl Logs {
         }
         Ok(found.into_iter().filter(|(key, _)| asked.wants(key)).map(|(key, (node, archived))| (key, node, archived)).collect())
     }
+}
+
+/// Refuses an attempt or a rank that the run has not; whoever follows a run that lives may name an attempt that is still to come.
+fn may_be_there(state: &Executor, run: RunId, request: &ReadLogsRequest) -> Result<(), Refusal> {
+    let attempts: Vec<_> = state.attempts_of(run).map(|(id, attempt)| (id.attempt.0, attempt)).collect();
+    let wanted = |number: u32| request.attempt == 0 || number == request.attempt;
+    if attempts.iter().any(|(number, _)| wanted(*number)) {
+        let workers = |(_, attempt): &(u32, &AttemptState)| attempt.members.values().map(|member| member.workers).sum::<u32>();
+        let world = attempts.iter().filter(|(number, _)| wanted(*number)).map(workers).max().unwrap_or(0);
+        return match request.rank {
+            Some(rank) if rank >= world => {
+                let message = format!("run {run} has no rank {rank}: its ranks are 0 to {}", world.saturating_sub(1));
+                Err(Refusal::new(&reason::LOG_NOT_FOUND, message).field("rank").value(rank))
+            }
+            _ => Ok(()),
+        };
+    }
+    if request.attempt == 0 || (request.follow && !state.has_ended(run)) {
+        return Ok(());
+    }
+    let known: Vec<String> = attempts.iter().map(|(number, _)| number.to_string()).collect();
+    let known = if known.is_empty() { "it has none yet".to_owned() } else { format!("it has {}", known.join(", ")) };
+    let message = format!("run {run} has no attempt {}: {known}", request.attempt);
+    Err(Refusal::new(&reason::ATTEMPT_NOT_FOUND, message).field("attempt").value(request.attempt))
 }
 
 /// One reader's way through the logs of a run.

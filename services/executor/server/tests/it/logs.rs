@@ -143,3 +143,35 @@ async fn a_run_without_a_log_answers_at_once_with_its_state() {
     assert!(remarks[0].contains("n1 placed"), "{remarks:?}");
     stage.stop().await;
 }
+
+/// An empty log with exit 0 would be a wrong answer: there is no such attempt, or no such rank.
+#[tokio::test]
+async fn an_attempt_or_rank_that_the_run_has_not_is_refused() {
+    let stage = stage().await;
+    stage.placed().await;
+    let mut client = client(&stage).await;
+    footplate_testkit::eventually(SOON, "the run is known", || async {
+        stage.handle.live().read().project_of(RUN).is_some().then_some(())
+    })
+    .await;
+    let asked = |attempt, rank, follow| ReadLogsRequest {
+        project: "default".to_owned(),
+        run_id: RUN.to_string(),
+        attempt,
+        rank,
+        follow,
+        ..ReadLogsRequest::default()
+    };
+    for (attempt, rank, named) in [(9, None, "no attempt 9: it has 1"), (0, Some(9), "no rank 9"), (1, Some(9), "no rank 9")] {
+        let refused = client.read_logs(asked(attempt, rank, false)).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::NotFound, "{refused}");
+        assert!(refused.message().contains(named), "{refused}");
+    }
+    // Whoever follows may wait for an attempt that is still to come, as long as the run lives.
+    assert!(client.read_logs(asked(2, None, true)).await.is_ok());
+    end_job(&stage).await;
+    let ended = || async { stage.handle.live().read().has_ended(RUN).then_some(()) };
+    footplate_testkit::eventually(SOON, "the run has ended", ended).await;
+    assert_eq!(client.read_logs(asked(2, None, true)).await.unwrap_err().code(), tonic::Code::NotFound);
+    stage.stop().await;
+}

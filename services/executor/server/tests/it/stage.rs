@@ -207,6 +207,5 @@ fn spec() -> JobSpec {
         seed: None,
         rerun_of: None,
         masked: Vec::new(),
-        objectives: Vec::new(),
     }
 }

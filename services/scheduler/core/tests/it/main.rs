@@ -13,5 +13,4 @@ mod properties;
 mod requests;
 mod retries;
 mod scale;
-mod trials;
 mod world;

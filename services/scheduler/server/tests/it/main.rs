@@ -11,4 +11,3 @@ mod real;
 mod requests;
 mod stage;
 mod submissions;
-mod trials;

@@ -100,7 +100,6 @@ pub(crate) fn spec() -> JobSpec {
         seed: None,
         rerun_of: None,
         masked: Vec::new(),
-        objectives: Vec::new(),
     }
 }
 

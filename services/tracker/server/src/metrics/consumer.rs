@@ -195,36 +195,55 @@ impl Task {
 
     /// Takes up the stream where the store stands; anew, when it is another stream or does not reach as far as what is stored of it.
     async fn join(&mut self, bounds: Bounds) {
-        let noted = self.of_store(|store| store.feed()).await;
-        let feed = noted.unwrap_or(Feed { created: bounds.created, base: 0 });
-        if feed.created != bounds.created || feed.sequence(bounds.last) < self.highest_floor() {
-            return self.count_on(bounds).await;
+        loop {
+            let noted = self.of_store(|store| store.feed()).await;
+            let feed = noted.unwrap_or(Feed { created: bounds.created, base: 0 });
+            if feed.created != bounds.created || feed.sequence(bounds.last) < self.highest_floor() {
+                return self.count_on(noted, bounds).await;
+            }
+            if noted.is_some() || self.note(feed).await {
+                return self.take_up(feed);
+            }
         }
-        if noted.is_none() {
-            self.of_store(|store| store.feed_from(feed)).await;
-        }
-        self.take_up(feed);
     }
 
     /// What comes next has a sequence that was given before.
     async fn begin_anew(&mut self) {
         self.commit().await;
-        self.read_floors().await;
         let bounds = self.bounds().await;
-        self.count_on(bounds).await;
+        self.count_on(Some(self.feed), bounds).await;
     }
 
-    /// From now on the stream's sequences count on from the highest floor: nothing that comes is taken for stored.
-    async fn count_on(&mut self, bounds: Bounds) {
-        let feed = Feed { created: bounds.created, base: self.highest_floor() };
-        tracing::warn!(
-            created = %bounds.created,
-            last = bounds.last,
-            stored = feed.base,
-            "METRICS began anew: what it held and the store has not is lost; what comes now is stored"
-        );
-        self.of_store(|store| store.feed_from(feed)).await;
-        self.take_up(feed);
+    /// From now on the stream's sequences count on from the highest floor: nothing that comes is taken for stored. Where several trackers share
+    /// a store, the one that writes to it says how they count; the others take up what it has noted in place of `before`.
+    async fn count_on(&mut self, before: Option<Feed>, bounds: Bounds) {
+        loop {
+            let noted = self.of_store(|store| store.feed()).await;
+            self.read_floors().await;
+            if let Some(noted) = noted.filter(|noted| Some(*noted) != before && noted.created == bounds.created) {
+                return self.take_up(noted);
+            }
+            let feed = Feed { created: bounds.created, base: self.highest_floor() };
+            if self.note(feed).await {
+                tracing::warn!(
+                    created = %bounds.created,
+                    last = bounds.last,
+                    stored = feed.base,
+                    "METRICS began anew: what it held and the store has not is lost; what comes now is stored"
+                );
+                return self.take_up(feed);
+            }
+        }
+    }
+
+    /// Notes in the store how the stream's sequences are called; `false` when it does not take that now.
+    async fn note(&self, feed: Feed) -> bool {
+        let noted = self.series.store().feed_from(feed).await;
+        if let Err(error) = &noted {
+            tracing::warn!(%error, "the series store does not note the stream that feeds it; looking again");
+            tokio::time::sleep(AGAIN).await;
+        }
+        noted.is_ok()
     }
 
     fn take_up(&mut self, feed: Feed) {

@@ -1,4 +1,4 @@
-//! The tracker whole, spoken to over its port: on the memory broker first, then on a real nats-server.
+//! The tracker whole, spoken to over its port: on the memory broker first, then on a real nats-server and a real Cassandra.
 #![allow(clippy::unwrap_used)]
 
 mod artifacts;
@@ -10,5 +10,6 @@ mod reports;
 mod runs;
 mod seals;
 mod search;
+mod shared;
 mod views;
 mod world;

@@ -10,6 +10,7 @@ use footplate_eventlog::{Broker, Expect, Headers, Ledger, Message, StreamName};
 use footplate_events::facts::*;
 use footplate_events::messages::{MemberRef, Report, ReportBody, SpoolPosition, TrackerReport, report_subject};
 use footplate_events::{Envelope, Event, Subject};
+use footplate_series::SeriesStore;
 use footplate_service::Context;
 use footplate_testkit::eventually;
 use footplate_tracker_server::{Config, Handle, open_series, start};
@@ -34,6 +35,11 @@ impl Tracker {
     pub(crate) async fn start(config: &Config, ledger: &Ledger, folder: &std::path::Path) -> Self {
         // After a restart the former tracker's connections may hold its store for a moment more.
         let series = eventually(SOON, "the series store is free", || async { open_series(&folder.join("series")).await.ok() }).await;
+        Self::start_over(series, config, ledger, folder).await
+    }
+
+    /// A tracker over a series store that others may share.
+    pub(crate) async fn start_over(series: Arc<dyn SeriesStore>, config: &Config, ledger: &Ledger, folder: &std::path::Path) -> Self {
         let blobs = Blobs::local(&folder.join("objects")).unwrap();
         let clock: SharedClock = SystemClock::shared();
         let context = Context::new(Duration::from_secs(5));
@@ -263,7 +269,6 @@ pub(crate) fn spec(name: &str) -> JobSpec {
         seed: None,
         rerun_of: None,
         masked: Vec::new(),
-        objectives: Vec::new(),
     }
 }
 

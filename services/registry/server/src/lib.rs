@@ -1,0 +1,111 @@
+//! The shell of the registry: models, their versions, who approved them, what serves.
+//!
+//! Every rule stands in the core; here are the ledger and the wire. It reacts to nothing, so it has no leader: any instance takes writes, each
+//! expecting that nothing came to the aggregate since it looked. It holds no bytes and asks no other service: what a run recorded it reads from
+//! the ledger.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod lineage;
+mod models;
+mod read;
+mod refused;
+mod shell;
+mod show;
+mod views;
+mod write;
+
+use crate::{models::Models, shell::Shell, views::Views};
+use footplate_api::server::ServerParts;
+use footplate_api::v1::{registry_service_server::RegistryServiceServer, registry_view_service_server::RegistryViewServiceServer};
+use footplate_clock::SharedClock;
+use footplate_eventlog::{Ledger, Live, follow};
+use footplate_events::{Aggregate, Subject};
+pub use footplate_registry_core::{ModelUri, Pick, Reference, RunUri};
+use footplate_registry_core::{Registry, SERVICE};
+use footplate_service::Context;
+use footplate_types::{PrincipalId, ProjectName, ServiceName};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Tells whether someone is the only member of a project: only then may they approve what they proposed themselves.
+#[derive(Clone)]
+pub struct Membership(Arc<IsOnly>);
+
+/// Whether a principal is the only member of a project.
+type IsOnly = dyn Fn(&ProjectName, &PrincipalId) -> bool + Send + Sync;
+
+impl Membership {
+    /// What tells it.
+    pub fn new(is_only_member: impl Fn(&ProjectName, &PrincipalId) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(is_only_member))
+    }
+
+    pub(crate) fn is_only_member(&self, project: &ProjectName, principal: &PrincipalId) -> bool {
+        (self.0)(project, principal)
+    }
+}
+
+impl fmt::Debug for Membership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Membership")
+    }
+}
+
+/// How the registry runs.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// This instance, such as `host-1/4711`.
+    pub instance: String,
+    /// The longest a read waits for "at least N", and a write for the writes of its model before it.
+    pub wait: Duration,
+    /// Who is alone in a project.
+    pub membership: Membership,
+}
+
+impl Config {
+    /// The defaults for an instance: nobody is alone in a project.
+    pub fn new(instance: impl Into<String>) -> Self {
+        Self { instance: instance.into(), wait: Duration::from_secs(10), membership: Membership::new(|_, _| false) }
+    }
+}
+
+/// The filters of the ledger that the registry's view folds.
+pub fn filters() -> Vec<String> {
+    [Aggregate::Model, Aggregate::ModelVersion].map(|kind| Subject::filter(None, Some(kind))).to_vec()
+}
+
+/// A running registry: its part of the public API.
+#[derive(Clone)]
+pub struct Handle {
+    models: Models,
+    views: Views,
+    live: Live<Registry>,
+}
+
+impl Handle {
+    /// Adds the registry's services.
+    #[must_use]
+    pub fn parts(&self, parts: ServerParts) -> ServerParts {
+        parts.service(RegistryServiceServer::new(self.models.clone())).service(RegistryViewServiceServer::new(self.views.clone()))
+    }
+
+    /// Its view, for tests and tools in the same process.
+    pub fn live(&self) -> &Live<Registry> {
+        &self.live
+    }
+}
+
+/// Starts the registry's tasks under `context` and gives its part of the API.
+pub fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, context: &Context) -> Handle {
+    let service = ServiceName::parse(SERVICE).expect("a literal that is valid");
+    let ledger = &ledger.of(&service);
+    let live = Live::new(Registry::default(), 0);
+    let token = context.shutdown.token();
+    context.supervisor.spawn_infallible("registry view", follow(ledger.clone(), filters(), live.clone(), token.clone()));
+    let caught_up = shell::caught_up(ledger.clone(), live.clone(), context.readiness.latch("registry view"), token);
+    context.supervisor.spawn_infallible("registry start", caught_up);
+    let shell = Shell::new(ledger.clone(), live.clone(), clock.clone(), config);
+    Handle { models: Models::new(shell), views: Views::new(ledger.clone(), live.clone(), config.wait), live }
+}

@@ -1,0 +1,70 @@
+//! A job's specification between the wire and the ledger. Absent fields get their documented defaults here, once.
+
+mod from_wire;
+mod to_wire;
+
+pub use from_wire::job_spec_from_wire;
+pub use to_wire::job_spec_to_wire;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use footplate_api::types;
+    use footplate_events::facts::{RetryPolicy, StopPolicy};
+    use footplate_types::Digest;
+
+    fn least() -> types::JobSpec {
+        types::JobSpec {
+            name: "train".to_owned(),
+            resources: Some(types::ResourceAsk { nodes: 1, per_node: Some(types::PerNode { slots: 1, ..types::PerNode::default() }) }),
+            launch: Some(types::DocumentRef { digest: Digest::of(b"launch").to_string(), bytes: 6 }),
+            ..types::JobSpec::default()
+        }
+    }
+
+    #[test]
+    fn absent_fields_get_the_documented_defaults() {
+        let spec = job_spec_from_wire(&least()).unwrap();
+        assert_eq!((spec.queue.as_str(), spec.experiment.as_str(), spec.priority), ("default", "default", 0));
+        assert_eq!((spec.retry, spec.stop), (RetryPolicy::default(), StopPolicy::default()));
+    }
+
+    #[test]
+    fn what_the_ledger_holds_reads_back_from_the_wire() {
+        let mut wire = least();
+        wire.labels.insert("team".to_owned(), "视觉".to_owned());
+        wire.retry = Some(types::RetryPolicy { user_code: Some(2), exit_codes: vec![3], ..types::RetryPolicy::default() });
+        wire.stop = Some(types::StopPolicy {
+            signal: types::StopSignal::Int.into(),
+            grace_ms: Some(0),
+            notice_signal: types::StopSignal::Usr1.into(),
+            notice_before_ms: 500,
+        });
+        wire.placement = Some(types::PlacementAsk { pool: "a".to_owned(), nodes: vec!["n1".to_owned()], exclude: Vec::new() });
+        wire.seed = Some(7);
+        wire.launcher = types::Launcher::Torchrun.into();
+        let spec = job_spec_from_wire(&wire).unwrap();
+        assert_eq!(spec.stop.grace.0, 0, "0 is not absent");
+        assert_eq!(job_spec_from_wire(&job_spec_to_wire(&spec)), Ok(spec));
+    }
+
+    #[test]
+    fn a_fault_names_its_field() {
+        let fault = |change: fn(&mut types::JobSpec)| {
+            let mut wire = least();
+            change(&mut wire);
+            job_spec_from_wire(&wire).unwrap_err().field
+        };
+        assert_eq!(fault(|wire| wire.launch = None), "launch");
+        assert_eq!(fault(|wire| wire.launch.as_mut().unwrap().digest = "x".to_owned()), "launch.digest");
+        assert_eq!(fault(|wire| wire.name = String::new()), "name");
+        assert_eq!(fault(|wire| wire.queue = "a.b".to_owned()), "queue.name");
+        assert_eq!(fault(|wire| wire.resources = None), "resources");
+        assert_eq!(
+            fault(|wire| wire.placement = Some(types::PlacementAsk { exclude: vec!["*".to_owned()], ..Default::default() })),
+            "placement.exclude"
+        );
+        assert_eq!(fault(|wire| wire.rerun_of = "zz".to_owned()), "rerun_of");
+        assert_eq!(fault(|wire| wire.launcher = 99), "launcher");
+    }
+}

@@ -1,0 +1,165 @@
+//! From the wire to the ledger's words.
+
+use footplate_api::types as wire;
+use footplate_events::facts::{
+    DocumentRef, InputRef, JobSpec, Launcher, Limits, PerNode, PlacementAsk, ResourceAsk, RetryPolicy, SourceRef, StopNotice, StopPolicy,
+    StopSignal, Why,
+};
+use footplate_types::{Digest, DisplayName, GpuModel, Invalid, Millis, NodeName, QueueName, RunId};
+
+/// The specification as the ledger holds it. Limits of numbers are checked by [`JobSpec::validate`].
+///
+/// # Errors
+/// A field that cannot be read, by its path.
+pub fn job_spec_from_wire(spec: &wire::JobSpec) -> Result<JobSpec, Invalid> {
+    let or_default = |text: &str| if text.is_empty() { "default".to_owned() } else { text.to_owned() };
+    Ok(JobSpec {
+        name: DisplayName::parse(&spec.name).map_err(|invalid| invalid.of("name"))?,
+        experiment: DisplayName::parse(&or_default(&spec.experiment)).map_err(|invalid| invalid.of("experiment"))?,
+        labels: spec.labels.clone().into_iter().collect(),
+        why: why(spec.why.as_ref())?,
+        resources: resources(spec.resources.as_ref())?,
+        placement: placement(spec.placement.as_ref())?,
+        queue: QueueName::parse(&or_default(&spec.queue)).map_err(|invalid| invalid.of("queue.name"))?,
+        priority: spec.priority,
+        preemptible: spec.preemptible,
+        launcher: launcher(spec.launcher)?,
+        limits: spec.limits.as_ref().map_or_else(Limits::default, |limits| Limits {
+            max_duration: Millis(limits.max_duration_ms),
+            max_pending: Millis(limits.max_pending_ms),
+        }),
+        stop: stop(spec.stop.as_ref())?,
+        retry: retry(spec.retry.as_ref()),
+        launch: document("launch", spec.launch.as_ref())?.ok_or_else(|| absent("launch", "a launch document in the object store"))?,
+        config: document("config", spec.config.as_ref())?,
+        document: document("document", spec.document.as_ref())?,
+        source: spec.source.as_ref().map(source).transpose()?,
+        inputs: spec.inputs.iter().map(input).collect::<Result<_, _>>()?,
+        seed: spec.seed,
+        rerun_of: run("rerun_of", &spec.rerun_of)?,
+        masked: spec.masked.clone(),
+    })
+}
+
+fn absent(field: &str, allowed: &str) -> Invalid {
+    Invalid::new(field, "nothing", allowed)
+}
+
+fn run(field: &str, text: &str) -> Result<Option<RunId>, Invalid> {
+    if text.is_empty() { Ok(None) } else { RunId::parse(text).map(Some).map_err(|invalid| invalid.of(field)) }
+}
+
+fn digest(field: &str, text: &str) -> Result<Digest, Invalid> {
+    Digest::parse(text).map_err(|invalid| invalid.of(field))
+}
+
+fn document(field: &str, document: Option<&wire::DocumentRef>) -> Result<Option<DocumentRef>, Invalid> {
+    let read = |document: &wire::DocumentRef| {
+        Ok(DocumentRef { digest: digest(&format!("{field}.digest"), &document.digest)?, bytes: document.bytes })
+    };
+    document.map(read).transpose()
+}
+
+fn why(why: Option<&wire::Why>) -> Result<Why, Invalid> {
+    let Some(why) = why else { return Ok(Why::default()) };
+    Ok(Why { hypothesis: why.hypothesis.clone(), success: why.success.clone(), baseline: run("why.baseline", &why.baseline)? })
+}
+
+fn resources(ask: Option<&wire::ResourceAsk>) -> Result<ResourceAsk, Invalid> {
+    let ask = ask.ok_or_else(|| absent("resources", "how many nodes, and gpus or slots of each"))?;
+    let per_node = ask.per_node.as_ref().ok_or_else(|| absent("resources", "gpus or slots, at least 1"))?;
+    let model = |text: &String| GpuModel::parse(text).map_err(|invalid| invalid.of("resources.gpu.model"));
+    Ok(ResourceAsk {
+        nodes: ask.nodes,
+        per_node: PerNode {
+            gpus: per_node.gpus,
+            slots: per_node.slots,
+            gpu_models: per_node.gpu_models.iter().map(model).collect::<Result<_, _>>()?,
+            gpu_memory_bytes: per_node.gpu_memory_bytes,
+            cpus: per_node.cpus,
+            memory_bytes: per_node.memory_bytes,
+            disk_bytes: per_node.disk_bytes,
+        },
+    })
+}
+
+fn placement(ask: Option<&wire::PlacementAsk>) -> Result<PlacementAsk, Invalid> {
+    let Some(ask) = ask else { return Ok(PlacementAsk::default()) };
+    let nodes = |field: &str, names: &[String]| -> Result<Vec<NodeName>, Invalid> {
+        names.iter().map(|name| NodeName::parse(name).map_err(|invalid| invalid.of(field))).collect()
+    };
+    Ok(PlacementAsk {
+        pool: (!ask.pool.is_empty()).then(|| ask.pool.clone()),
+        nodes: nodes("placement.nodes", &ask.nodes)?,
+        exclude: nodes("placement.exclude", &ask.exclude)?,
+    })
+}
+
+fn launcher(number: i32) -> Result<Launcher, Invalid> {
+    match wire::Launcher::try_from(number) {
+        Ok(wire::Launcher::Unspecified | wire::Launcher::Direct) => Ok(Launcher::Direct),
+        Ok(wire::Launcher::Torchrun) => Ok(Launcher::Torchrun),
+        Err(_) => Err(Invalid::new("launcher", number, "direct or torchrun")),
+    }
+}
+
+fn signal(field: &str, number: i32) -> Result<Option<StopSignal>, Invalid> {
+    match wire::StopSignal::try_from(number) {
+        Ok(wire::StopSignal::Unspecified) => Ok(None),
+        Ok(wire::StopSignal::Term) => Ok(Some(StopSignal::Term)),
+        Ok(wire::StopSignal::Int) => Ok(Some(StopSignal::Int)),
+        Ok(wire::StopSignal::Usr1) => Ok(Some(StopSignal::Usr1)),
+        Ok(wire::StopSignal::Usr2) => Ok(Some(StopSignal::Usr2)),
+        Err(_) => Err(Invalid::new(field, number, "TERM, INT, USR1 or USR2")),
+    }
+}
+
+fn stop(policy: Option<&wire::StopPolicy>) -> Result<StopPolicy, Invalid> {
+    let Some(policy) = policy else { return Ok(StopPolicy::default()) };
+    let notice = signal("stop.notice.signal", policy.notice_signal)?;
+    Ok(StopPolicy {
+        signal: signal("stop.signal", policy.signal)?.unwrap_or_default(),
+        grace: policy.grace_ms.map_or(StopPolicy::DEFAULT_GRACE, Millis),
+        notice: notice.map(|signal| StopNotice { signal, before: Millis(policy.notice_before_ms) }),
+    })
+}
+
+fn retry(policy: Option<&wire::RetryPolicy>) -> RetryPolicy {
+    let default = RetryPolicy::default();
+    let Some(policy) = policy else { return default };
+    let backoff = policy.backoff_ms.map_or(default.backoff, Millis);
+    RetryPolicy {
+        user_code: policy.user_code.unwrap_or(default.user_code),
+        infrastructure: policy.infrastructure.unwrap_or(default.infrastructure),
+        lost: policy.lost.unwrap_or(default.lost),
+        preempted: policy.preempted.unwrap_or(default.preempted),
+        exit_codes: policy.exit_codes.clone(),
+        retryable: policy.retryable.unwrap_or(default.retryable),
+        backoff,
+        // A long first wait with no longest named lifts the longest.
+        backoff_max: policy.backoff_max_ms.map_or(Millis(default.backoff_max.0.max(backoff.0)), Millis),
+    }
+}
+
+fn source(source: &wire::SourceRef) -> Result<SourceRef, Invalid> {
+    let archive = document("source.archive", source.archive.as_ref())?;
+    Ok(SourceRef {
+        archive: archive.ok_or_else(|| absent("source.archive", "the snapshot's archive in the object store"))?,
+        tree: digest("source.tree", &source.tree)?,
+        commit: source.commit.clone(),
+        branch: source.branch.clone(),
+        dirty: source.dirty,
+        untracked: source.untracked,
+        remote: source.remote.clone(),
+        folder: source.folder.clone(),
+        remark: source.remark.clone(),
+    })
+}
+
+fn input(input: &wire::InputRef) -> Result<InputRef, Invalid> {
+    Ok(InputRef {
+        name: input.name.clone(),
+        snapshot: input.snapshot.clone(),
+        digest: if input.digest.is_empty() { None } else { Some(digest("data.digest", &input.digest)?) },
+    })
+}

@@ -1,0 +1,107 @@
+//! From the ledger's words to the wire.
+
+use footplate_api::types as wire;
+use footplate_events::facts::{DocumentRef, JobSpec, Launcher, SourceRef, StopPolicy, StopSignal};
+
+/// The specification as clients see it: every field stated.
+pub fn job_spec_to_wire(spec: &JobSpec) -> wire::JobSpec {
+    let (ask, retry) = (&spec.resources.per_node, &spec.retry);
+    wire::JobSpec {
+        name: spec.name.to_string(),
+        experiment: spec.experiment.to_string(),
+        labels: spec.labels.clone().into_iter().collect(),
+        why: Some(wire::Why {
+            hypothesis: spec.why.hypothesis.clone(),
+            success: spec.why.success.clone(),
+            baseline: spec.why.baseline.map(|run| run.to_string()).unwrap_or_default(),
+        }),
+        resources: Some(wire::ResourceAsk {
+            nodes: spec.resources.nodes,
+            per_node: Some(wire::PerNode {
+                gpus: ask.gpus,
+                slots: ask.slots,
+                gpu_models: ask.gpu_models.iter().map(ToString::to_string).collect(),
+                gpu_memory_bytes: ask.gpu_memory_bytes,
+                cpus: ask.cpus,
+                memory_bytes: ask.memory_bytes,
+                disk_bytes: ask.disk_bytes,
+            }),
+        }),
+        placement: Some(wire::PlacementAsk {
+            pool: spec.placement.pool.clone().unwrap_or_default(),
+            nodes: spec.placement.nodes.iter().map(ToString::to_string).collect(),
+            exclude: spec.placement.exclude.iter().map(ToString::to_string).collect(),
+        }),
+        queue: spec.queue.to_string(),
+        priority: spec.priority,
+        preemptible: spec.preemptible,
+        launcher: match spec.launcher {
+            Launcher::Direct => wire::Launcher::Direct.into(),
+            Launcher::Torchrun => wire::Launcher::Torchrun.into(),
+        },
+        limits: Some(wire::Limits { max_duration_ms: spec.limits.max_duration.0, max_pending_ms: spec.limits.max_pending.0 }),
+        stop: Some(stop(&spec.stop)),
+        retry: Some(wire::RetryPolicy {
+            user_code: Some(retry.user_code),
+            infrastructure: Some(retry.infrastructure),
+            lost: Some(retry.lost),
+            preempted: Some(retry.preempted),
+            exit_codes: retry.exit_codes.clone(),
+            retryable: Some(retry.retryable),
+            backoff_ms: Some(retry.backoff.0),
+            backoff_max_ms: Some(retry.backoff_max.0),
+        }),
+        launch: Some(document(&spec.launch)),
+        config: spec.config.as_ref().map(document),
+        document: spec.document.as_ref().map(document),
+        source: spec.source.as_ref().map(source),
+        inputs: spec
+            .inputs
+            .iter()
+            .map(|input| wire::InputRef {
+                name: input.name.clone(),
+                snapshot: input.snapshot.clone(),
+                digest: input.digest.map(|digest| digest.to_string()).unwrap_or_default(),
+            })
+            .collect(),
+        seed: spec.seed,
+        rerun_of: spec.rerun_of.map(|run| run.to_string()).unwrap_or_default(),
+        masked: spec.masked.clone(),
+    }
+}
+
+fn document(document: &DocumentRef) -> wire::DocumentRef {
+    wire::DocumentRef { digest: document.digest.to_string(), bytes: document.bytes }
+}
+
+fn signal(signal: StopSignal) -> i32 {
+    match signal {
+        StopSignal::Term => wire::StopSignal::Term.into(),
+        StopSignal::Int => wire::StopSignal::Int.into(),
+        StopSignal::Usr1 => wire::StopSignal::Usr1.into(),
+        StopSignal::Usr2 => wire::StopSignal::Usr2.into(),
+    }
+}
+
+fn stop(policy: &StopPolicy) -> wire::StopPolicy {
+    wire::StopPolicy {
+        signal: signal(policy.signal),
+        grace_ms: Some(policy.grace.0),
+        notice_signal: policy.notice.map(|notice| signal(notice.signal)).unwrap_or_default(),
+        notice_before_ms: policy.notice.map(|notice| notice.before.0).unwrap_or_default(),
+    }
+}
+
+fn source(source: &SourceRef) -> wire::SourceRef {
+    wire::SourceRef {
+        archive: Some(document(&source.archive)),
+        tree: source.tree.to_string(),
+        commit: source.commit.clone(),
+        branch: source.branch.clone(),
+        dirty: source.dirty,
+        untracked: source.untracked,
+        remote: source.remote.clone(),
+        folder: source.folder.clone(),
+        remark: source.remark.clone(),
+    }
+}
