@@ -34,7 +34,7 @@ pub(super) async fn run(options: &Options, figures: &mut Figures) -> Result<()> 
         let follower = stage.raw.follow().await?;
         turns.raw.push(bare(&mut stage.raw, Some(follower), &stage.sample, options.events, turn + options.repetitions).await?);
         let envelopes = stage.sample.openings(options.events)?;
-        turns.ours.push(led(&stage.ledger, envelopes, turn).await?);
+        turns.ours.push(led(&stage.ledger, envelopes).await?);
     }
     let (ours, raw) = turns.medians();
     figures.ratio("append_term", "append under a term, full batches, synced", ours, raw, Against::AtLeast(0.7));
@@ -63,9 +63,10 @@ async fn bare(raw: &mut Raw, mut reader: Option<Follower>, sample: &Sample, coun
 }
 
 /// Lets a leader write all events; the time runs from its first decision until its view holds the last.
-async fn led(ledger: &Ledger, envelopes: Vec<Envelope>, turn: usize) -> Result<f64> {
+async fn led(ledger: &Ledger, envelopes: Vec<Envelope>) -> Result<f64> {
     let count = envelopes.len();
-    let service = ServiceName::parse(&format!("led-{turn}"))?;
+    // The owner of runs: what a leader decides about others' aggregates is left out.
+    let service = ServiceName::parse("tracker")?;
     let live = Live::new(Counted::default(), ledger.end().await?);
     let shutdown = CancellationToken::new();
     let following = tokio::spawn(follow(ledger.clone(), Vec::new(), live.clone(), shutdown.clone()));
