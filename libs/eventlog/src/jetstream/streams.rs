@@ -14,6 +14,10 @@ const OTHER_DUPLICATE_WINDOW_S: u64 = 10;
 /// How often making a stream is tried: a file store that was just removed may refuse its name for a moment.
 const CREATE_TRIES: u32 = 5;
 
+/// What a replicated stream is. A killed server of a cluster cuts a stream back to its last snapshot before it reads its log again, and nats-server 2.15.1
+/// cannot cut back into a compressed block ("smb.truncate: … s2: corrupt input"): two kills in a row leave the stream without a leader for good.
+const NOT_COMPRESSED: &str = "none";
+
 const NANOS: u64 = 1_000_000_000;
 
 /// What a stream must be, as JetStream's JSON.
@@ -36,7 +40,7 @@ pub(super) fn wanted(stream: StreamName, config: &JetStreamConfig) -> Value {
         "storage": "file",
         "num_replicas": config.replicas.max(1),
         "duplicate_window": window * NANOS,
-        "compression": "s2",
+        "compression": if single { "s2" } else { NOT_COMPRESSED },
         "allow_direct": true,
         "allow_atomic": matches!(stream, StreamName::Ledger | StreamName::Metrics),
     });
@@ -130,12 +134,14 @@ mod tests {
         let ledger = wanted(StreamName::Ledger, &config);
         assert_eq!((&ledger["discard"], &ledger["allow_atomic"], &ledger["max_age"]), (&json!("new"), &json!(true), &json!(0)));
         assert!(ledger.get("persist_mode").is_none());
+        assert_eq!(ledger["compression"], json!("s2"));
         let assignments = wanted(StreamName::Assignments, &config);
         assert_eq!((&assignments["persist_mode"], &assignments["max_msgs_per_subject"]), (&json!("async"), &json!(1)));
         assert_eq!(assignments["republish"]["dest"], json!("fp.assigned.>"));
         assert!(wanted(StreamName::Beats, &config).get("persist_mode").is_none());
         config.replicas = 3;
         assert!(wanted(StreamName::Logs, &config).get("persist_mode").is_none());
+        assert!(StreamName::ALL.iter().all(|stream| wanted(*stream, &config)["compression"] == json!("none")));
     }
 
     #[test]
