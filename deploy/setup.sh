@@ -116,8 +116,8 @@ apt_install() { # what it is for, package...
     fail "$what is missing; install it with: sudo apt-get install $* (or your system's own Java 17 and Maven)"
 }
 
-# The major version of the java on the path, or nothing.
-java_major() { java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1; }
+# The major version of the java that Cassandra would be started with, or nothing where there is none.
+java_major() { { "${JAVA_HOME:+$JAVA_HOME/bin/}java" -version 2>&1 || true; } | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1; }
 
 setup_cassandra() {
     local home="$tools/cassandra" major work count

@@ -16,6 +16,8 @@ pub use crate::mark::Behind;
 
 /// Items that are folded under one lock.
 const CHUNK: usize = 256;
+/// How often a view that is not caught up tells what it waits for.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// Aggregates of which an event that was not understood is remembered; more are only counted.
 const NOTED_MAX: usize = 65_536;
 
@@ -102,6 +104,27 @@ impl<S: Evolve> Live<S> {
     /// Waits until the view stands at `wanted` or later.
     pub async fn at_least(&self, wanted: u64, within: Duration) -> Result<(), Behind> {
         self.mark.at_least(wanted, within).await
+    }
+
+    /// Waits until the view holds what stood in the ledger at the call; `waits` is told what it waits for, again and again. False when
+    /// shut down before.
+    pub async fn caught_up(&self, ledger: &Ledger, waits: impl Fn(String), shutdown: &CancellationToken) -> bool {
+        let reading = async {
+            let end = loop {
+                match ledger.end().await {
+                    Ok(end) => break end,
+                    Err(error) => waits(format!("the ledger cannot be read: {error}")),
+                }
+                tokio::time::sleep(ASK_AGAIN).await;
+            };
+            while self.at_least(end, ASK_AGAIN).await.is_err() {
+                waits(format!("reads the ledger: {} of {end}", self.position()));
+            }
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => false,
+            () = reading => true,
+        }
     }
 
     /// Folds one item in (tests, and [`follow`]).

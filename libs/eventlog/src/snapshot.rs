@@ -3,7 +3,7 @@
 
 use crate::ledger::Ledger;
 use crate::live::Live;
-use crate::port::{Bounds, StreamName};
+use crate::port::{Bounds, ReadError, StreamName};
 use footplate_es::Evolve;
 use footplate_types::{Digest, Timestamp};
 use futures::future::BoxFuture;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// The first line of a snapshot.
-const MAGIC: &str = "footplate snapshot 2\n";
+const MAGIC: &str = "footplate snapshot 3\n";
 /// How often the ledger's ends are asked for at a start before the view begins without a snapshot.
 const ASK_TRIES: u32 = 5;
 /// The pause between two such tries.
@@ -38,6 +38,8 @@ struct Head {
     form: String,
     /// When the ledger that it was folded from was made: a new one counts anew.
     ledger: Timestamp,
+    /// When the broker stored the event of that sequence: a ledger that was put back from an older copy and has grown on keeps its making.
+    recorded: Option<Timestamp>,
     /// The state's digest.
     digest: Digest,
 }
@@ -103,6 +105,11 @@ impl Snapshots {
         if head.ledger != bounds.created || head.sequence > bounds.last {
             return aside("not of this ledger");
         }
+        match recorded_at(ledger, &bounds, head.sequence).await {
+            Ok(recorded) if recorded.is_none() || recorded == head.recorded => {}
+            Ok(_) => return aside("the ledger was put back from an older copy"),
+            Err(error) => return aside(&error.to_string()),
+        }
         match ciborium::from_reader(state) {
             Ok(state) => Some((state, head.sequence)),
             Err(error) => aside(&error.to_string()),
@@ -144,7 +151,8 @@ impl Snapshots {
         if sequence > bounds.last {
             return Err(io::Error::other("the view is ahead of the ledger that answers"));
         }
-        let head = Head { sequence, form: self.form.to_owned(), ledger: bounds.created, digest: Digest::of(&state) };
+        let recorded = recorded_at(ledger, &bounds, sequence).await.map_err(io::Error::other)?;
+        let head = Head { sequence, form: self.form.to_owned(), ledger: bounds.created, recorded, digest: Digest::of(&state) };
         self.store.save(&self.name, written(&head, &state)?).await?;
         Ok(sequence)
     }
@@ -169,6 +177,15 @@ async fn ends(ledger: &Ledger) -> Option<Bounds> {
         tokio::time::sleep(ASK_PAUSE).await;
     }
     None
+}
+
+/// When the event of a sequence was stored; `None` where it is no longer in the stream.
+async fn recorded_at(ledger: &Ledger, bounds: &Bounds, sequence: u64) -> Result<Option<Timestamp>, ReadError> {
+    if sequence < bounds.first.max(1) {
+        return Ok(None);
+    }
+    let page = ledger.broker().read(StreamName::Ledger, ">", sequence, 1).await?;
+    Ok(page.messages.first().filter(|stored| stored.sequence == sequence).map(|stored| stored.recorded_at))
 }
 
 fn written(head: &Head, state: &[u8]) -> io::Result<Vec<u8>> {
@@ -299,6 +316,21 @@ mod tests {
             append(&other, number).await;
         }
         assert_eq!(lived(&store, "1", &other).await, (vec![1, 2, 3, 4], 4));
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_is_left_aside_when_the_ledger_was_put_back_from_an_older_copy_and_has_grown_on() {
+        let (store, ledger) = (Arc::new(InMemory::default()), Ledger::new(Arc::new(MemoryBroker::new())));
+        append(&ledger, 1).await;
+        append(&ledger, 2).await;
+        lived(&store, "1", &ledger).await;
+        let bytes = store.0.lock().unwrap()["view-1"].clone();
+        let (head, state) = read(&bytes).unwrap();
+        assert!(head.recorded.is_some());
+        // The snapshot saw another event where the second stands now.
+        let other = Head { recorded: Some(Timestamp::default()), ..head };
+        store.0.lock().unwrap().insert("view-1".to_owned(), written(&other, state).unwrap());
+        assert_eq!(lived(&store, "1", &ledger).await, (vec![1, 2], 2));
     }
 
     #[tokio::test]

@@ -13,6 +13,9 @@ use tonic::{Code, Status};
 
 pub use reason::Reason;
 
+/// The most bytes of each text of a refusal on the wire.
+const TEXT_MAX: usize = 1_000;
+
 /// What kind of no it is: it fixes the gRPC code, the HTTP status and the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -170,6 +173,18 @@ impl Refusal {
         self
     }
 
+    /// Long texts cut: a status travels in headers, of which peers take 8 KiB at times.
+    fn fits_headers(mut self) -> Self {
+        let texts = [Some(&mut self.message), self.field.as_mut(), self.value.as_mut(), self.allowed.as_mut(), self.next.as_mut()];
+        texts.into_iter().flatten().for_each(|text| {
+            if text.len() > TEXT_MAX {
+                text.truncate(text.floor_char_boundary(TEXT_MAX));
+                text.push('…');
+            }
+        });
+        self
+    }
+
     /// A fault of ours: the caller is told that it happened, the log is told what.
     pub fn internal(error: impl fmt::Display) -> Self {
         tracing::error!(%error, "a request failed by a fault of ours");
@@ -195,6 +210,7 @@ impl From<Invalid> for Refusal {
 
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
+        let refusal = refusal.fits_headers();
         let details = wire::encode(&refusal);
         Status::with_details(refusal.kind.code(), refusal.message, details.into())
     }
@@ -209,6 +225,18 @@ mod tests {
         for kind in Kind::ALL {
             assert_eq!(Kind::of_code(kind.code()), kind);
         }
+    }
+
+    #[test]
+    fn a_refusal_with_long_texts_still_fits_into_headers() {
+        let long = "ä".repeat(100_000);
+        let refusal = Refusal::new(&reason::INVALID_FIELD, long.clone()).field(long.clone()).value(&long).allowed(long.clone()).next(long);
+        let status = Status::from(refusal);
+        let mut headers = http::HeaderMap::new();
+        status.add_header(&mut headers).unwrap();
+        let bytes: usize = headers.values().map(http::HeaderValue::len).sum();
+        assert!(bytes < 16 << 10, "{bytes}");
+        assert!(status.message().ends_with('…') && status.message().len() < 1_010);
     }
 
     #[test]

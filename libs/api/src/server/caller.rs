@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use footplate_types::PrincipalId;
+use footplate_types::{Invalid, PrincipalId, ProjectName};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use tokio::time::Instant;
@@ -40,6 +40,21 @@ pub fn project<T>(request: &Request<T>) -> Option<&str> {
     request.metadata().get(PROJECT_HEADER)?.to_str().ok().filter(|name| !name.is_empty())
 }
 
+/// The project that a request names.
+///
+/// # Errors
+/// When it names none, or what is no name of a project; `_` is the platform's own.
+pub fn named_project(text: &str) -> Result<ProjectName, Refusal> {
+    if text.is_empty() {
+        return Err(Refusal::new(&reason::MISSING_FIELD, "no project is named").field("project").allowed("the name of a project"));
+    }
+    let project = ProjectName::parse(text).map_err(|invalid| invalid.of("project"))?;
+    if project.is_platform() {
+        return Err(Invalid::new("project", text, "a project's own name; _ is the platform's").into());
+    }
+    Ok(project)
+}
+
 /// Until when the caller waits; `None` when it has not said.
 pub fn deadline<T>(request: &Request<T>) -> Option<Instant> {
     request.extensions().get::<CallDeadline>().map(|deadline| deadline.0)
@@ -54,6 +69,16 @@ pub(crate) fn token(headers: &HeaderMap) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_project_is_named_and_is_not_the_platforms() {
+        assert_eq!(named_project("vision").unwrap().as_str(), "vision");
+        for (text, word) in [("", "MISSING_FIELD"), ("_", "INVALID_FIELD"), ("Vision!", "INVALID_FIELD")] {
+            let refusal = named_project(text).unwrap_err();
+            assert_eq!((refusal.reason, refusal.field.as_deref()), (word, Some("project")), "{text}");
+            assert!(refusal.allowed.is_some(), "{text}");
+        }
+    }
 
     #[test]
     fn a_bearer_token_is_read_whatever_the_case_of_its_scheme() {

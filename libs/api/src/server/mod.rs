@@ -6,11 +6,13 @@
 mod caller;
 mod deadline;
 mod front;
+mod lines;
 mod listener;
 mod measure;
 mod parts;
 
-pub use caller::{Authenticator, PROJECT_HEADER, deadline, principal, project};
+pub use caller::{Authenticator, PROJECT_HEADER, deadline, named_project, principal, project};
 pub(crate) use deadline::passed as deadline_passed;
+pub use lines::{Lines, Turn};
 pub use listener::serve;
 pub use parts::ServerParts;

@@ -107,6 +107,13 @@ pub async fn start(config: &Config, ledger: &Ledger, blobs: &Blobs, clock: &Shar
     if let Some(snapshots) = snapshots {
         context.supervisor.spawn_infallible("executor snapshots", snapshots.keep(ledger.clone(), live.clone(), token.clone()));
     }
+    let latch = context.readiness.latch("executor view");
+    let (read, behind, until) = (live.clone(), ledger.clone(), token.clone());
+    context.supervisor.spawn_infallible("executor start", async move {
+        if read.caught_up(&behind, |why| latch.pending(why), &until).await {
+            latch.ready();
+        }
+    });
     context.supervisor.spawn_infallible("executor reports", inbox.clone().fill(broker.clone(), token.clone()));
     context
         .supervisor

@@ -96,6 +96,13 @@ pub async fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, contex
     if let Some(snapshots) = snapshots {
         context.supervisor.spawn_infallible("gpu-inventory snapshots", snapshots.keep(ledger.clone(), live.clone(), token.clone()));
     }
+    let latch = context.readiness.latch("gpu-inventory view");
+    let (read, behind, until) = (live.clone(), ledger.clone(), token.clone());
+    context.supervisor.spawn_infallible("gpu-inventory start", async move {
+        if read.caught_up(&behind, |why| latch.pending(why), &until).await {
+            latch.ready();
+        }
+    });
     context.supervisor.spawn_infallible("gpu-inventory reports", inbox.clone().fill(broker.clone(), token.clone()));
     let beats = beats::watch(broker.clone(), watch.clone(), clock.clone(), wake.clone(), token.clone());
     context.supervisor.spawn_infallible("gpu-inventory beats", beats);

@@ -104,8 +104,13 @@ pub fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, context: &Co
     let live = Live::new(Registry::default(), 0);
     let token = context.shutdown.token();
     context.supervisor.spawn_infallible("registry view", follow(ledger.clone(), filters(), live.clone(), token.clone()));
-    let caught_up = shell::caught_up(ledger.clone(), live.clone(), context.readiness.latch("registry view"), token);
-    context.supervisor.spawn_infallible("registry start", caught_up);
+    let latch = context.readiness.latch("registry view");
+    let (read, behind, until) = (live.clone(), ledger.clone(), token);
+    context.supervisor.spawn_infallible("registry start", async move {
+        if read.caught_up(&behind, |why| latch.pending(why), &until).await {
+            latch.ready();
+        }
+    });
     let shell = Shell::new(ledger.clone(), live.clone(), clock.clone(), config);
     Handle { models: Models::new(shell), views: Views::new(ledger.clone(), live.clone(), config.wait), live }
 }

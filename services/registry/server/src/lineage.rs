@@ -1,7 +1,8 @@
 //! GetModelLineage: replays the ledger for a model and its versions; no projection is asked. Things are named as the tracker's lineage names
 //! them, so that the two make one graph.
 
-use crate::shell::{Shell, away, model_of, project_of};
+use crate::shell::{Shell, away, model_of};
+use footplate_api::server::named_project;
 use footplate_api::v1::{GetLineageResponse, GetModelLineageRequest, LineageEdge, LineageNode};
 use footplate_api::{Refusal, reason};
 use footplate_events::{Event, Recorded, Subject};
@@ -13,7 +14,7 @@ const VERSIONS_MAX: u32 = 1_000;
 
 impl Shell {
     pub(crate) async fn lineage(&self, request: GetModelLineageRequest) -> Result<GetLineageResponse, Refusal> {
-        let (project, name) = (project_of(&request.project)?, model_of(&request.model, "model")?);
+        let (project, name) = (named_project(&request.project)?, model_of(&request.model, "model")?);
         let model = ModelId::of(&project, &name);
         let view_sequence = self.ledger.end().await.map_err(away)?;
         let mut events = self.facts(&Subject::model(&project, model)).await?;

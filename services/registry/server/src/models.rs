@@ -1,8 +1,9 @@
 //! `RegistryService`: each method reads its request, has it decided, and writes the answer.
 
 use crate::read::stage_of;
-use crate::shell::{Shell, model_of, project_of, version_of};
+use crate::shell::{Shell, model_of, version_of};
 use crate::write::{Asked, Caller};
+use footplate_api::server::named_project;
 use footplate_api::server::principal;
 use footplate_api::v1::{self, registry_service_server::RegistryService};
 use footplate_api::{Refusal, reason};
@@ -24,7 +25,7 @@ macro_rules! asked {
     ($request:expr, $method:literal, $model:ident) => {{
         let actor = principal(&$request)?;
         let message = $request.into_inner();
-        let (project, model) = (project_of(&message.project)?, model_of(&message.$model, stringify!($model))?);
+        let (project, model) = (named_project(&message.project)?, model_of(&message.$model, stringify!($model))?);
         let caller = Caller { actor, request_id: message.request_id.clone() };
         (Asked::new(project, model, caller, $method, &message), message)
     }};

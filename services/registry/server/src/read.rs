@@ -1,8 +1,9 @@
 //! Reads: one model, one version, pages of both, what a name means.
 
 use crate::refused::refused;
-use crate::shell::{Shell, model_of, project_of, version_of};
+use crate::shell::{Shell, model_of, version_of};
 use crate::show;
+use footplate_api::server::named_project;
 use footplate_api::v1;
 use footplate_api::{Refusal, reason};
 use footplate_events::facts::Stage;
@@ -29,14 +30,14 @@ fn known<'a>(state: &'a Registry, project: &ProjectName, name: &ModelName) -> Re
 
 impl Shell {
     pub(crate) async fn get_model(&self, request: v1::GetModelRequest) -> Result<v1::GetModelResponse, Refusal> {
-        let (project, name) = (project_of(&request.project)?, model_of(&request.name, "name")?);
+        let (project, name) = (named_project(&request.project)?, model_of(&request.name, "name")?);
         self.at_least(request.at_least).await?;
         let (state, view_sequence) = self.live.read_at();
         Ok(v1::GetModelResponse { model: Some(show::model(known(&state, &project, &name)?)), view_sequence })
     }
 
     pub(crate) async fn list_models(&self, request: v1::ListModelsRequest) -> Result<v1::ListModelsResponse, Refusal> {
-        let project = project_of(&request.project)?;
+        let project = named_project(&request.project)?;
         let after = match request.page_token.as_str() {
             "" => None,
             token => Some(ModelName::parse(token).map_err(|_| bad_token())?),
@@ -51,7 +52,7 @@ impl Shell {
     }
 
     pub(crate) async fn get_version(&self, request: v1::GetVersionRequest) -> Result<v1::GetVersionResponse, Refusal> {
-        let (project, name) = (project_of(&request.project)?, model_of(&request.model, "model")?);
+        let (project, name) = (named_project(&request.project)?, model_of(&request.model, "model")?);
         let number = version_of(request.version)?;
         self.at_least(request.at_least).await?;
         let (state, view_sequence) = self.live.read_at();
@@ -61,7 +62,7 @@ impl Shell {
     }
 
     pub(crate) async fn list_versions(&self, request: v1::ListVersionsRequest) -> Result<v1::ListVersionsResponse, Refusal> {
-        let (project, name) = (project_of(&request.project)?, model_of(&request.model, "model")?);
+        let (project, name) = (named_project(&request.project)?, model_of(&request.model, "model")?);
         let stages: Vec<Stage> = request.stages.iter().map(|text| stage_of(text, "stages")).collect::<Result<_, _>>()?;
         let before = match request.page_token.as_str() {
             "" => Bound::Unbounded,
@@ -81,7 +82,7 @@ impl Shell {
     }
 
     pub(crate) async fn resolve(&self, request: v1::ResolveModelRequest) -> Result<v1::ResolveModelResponse, Refusal> {
-        let project = project_of(&request.project)?;
+        let project = named_project(&request.project)?;
         let uri = match Reference::parse(&request.uri) {
             Ok(Reference::Model(uri)) => uri,
             Ok(Reference::Run(_)) => {

@@ -7,7 +7,7 @@ use footplate_es::{Decide, Evolve};
 use footplate_eventlog::AppendError;
 use footplate_events::{Envelope, Event, Subject, Trace};
 use footplate_registry_core::{Allowed, Command, Facts, Model, Remembered, RunRecord, Source};
-use footplate_types::{ArtifactPath, Digest, EventId, ModelId, ModelName, PrincipalId, ProjectName, RunId, VersionNumber};
+use footplate_types::{ArtifactPath, Digest, EventId, ModelName, PrincipalId, ProjectName, RunId, VersionNumber};
 use prost::Message;
 
 /// How often a write that lost a race is decided again.
@@ -82,7 +82,7 @@ impl Shell {
             body: asked.body,
             seen: Some(if asked.seen == 0 { self.live.position() } else { asked.seen }),
         };
-        let _turn = self.turn(&ModelId::of(&asked.project, &asked.model)).await?;
+        let _turn = self.turn(&asked.project, &asked.model).await?;
         for _ in 0..TRIES {
             let (event, subject, expected) = match self.plan(asked, &command, &facts)? {
                 Planned::Done(written) => return Ok(written),

@@ -6,7 +6,8 @@ mod read;
 mod show;
 mod submit;
 
-use crate::shell::{Shell, project_of};
+use crate::shell::Shell;
+use footplate_api::server::named_project;
 use footplate_api::server::principal;
 use footplate_api::v1::{
     ExplainJobResponse, GetJobRequest, GetJobResponse, JobRequest, JobRequestResponse, ListJobsRequest, ListJobsResponse,
@@ -87,7 +88,7 @@ impl JobService for Jobs {
 
     async fn explain_job(&self, request: Request<GetJobRequest>) -> Result<Response<ExplainJobResponse>, Status> {
         let request = request.into_inner();
-        let project = project_of(&request.project)?;
+        let project = named_project(&request.project)?;
         Ok(Response::new(self.explain(&project, &request).await?))
     }
 }

@@ -115,8 +115,13 @@ pub async fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, contex
     }
     let counting = measures::count_pending(live.clone(), measures.clone(), token.clone());
     context.supervisor.spawn_infallible("scheduler measures", counting);
-    let caught_up = shell::caught_up(ledger.clone(), live.clone(), context.readiness.latch("scheduler view"), token.clone());
-    context.supervisor.spawn_infallible("scheduler start", caught_up);
+    let latch = context.readiness.latch("scheduler view");
+    let (read, behind, until) = (live.clone(), ledger.clone(), token.clone());
+    context.supervisor.spawn_infallible("scheduler start", async move {
+        if read.caught_up(&behind, |why| latch.pending(why), &until).await {
+            latch.ready();
+        }
+    });
     let decider = Lead::new(ledger.broker().clone(), config.policy.clone(), measures);
     let lease = LeaseConfig { service: service(), instance: config.instance.clone(), lease: config.lease };
     let leading = lead(ledger.clone(), lease, live.clone(), decider, Arc::new(Notify::new()), token);

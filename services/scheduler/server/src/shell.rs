@@ -6,15 +6,11 @@ use footplate_clock::SharedClock;
 use footplate_eventlog::{AppendError, Ledger, LedgerItem, Live, ReadError};
 use footplate_events::{Envelope, Event, Recorded, Subject, Trace};
 use footplate_scheduler_core::State;
-use footplate_service::Latch;
 use footplate_types::{EventId, PrincipalId, ProjectName, RunId};
 use std::time::Duration;
-use tokio_util::sync::CancellationToken;
 
 /// How often an append that lost a race is decided again.
 pub(crate) const TRIES: u32 = 16;
-/// The pause before the ledger's end is asked for again at the start.
-const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// The fewest characters of a run id's prefix.
 const PREFIX_MIN: usize = 4;
 
@@ -121,40 +117,7 @@ impl Shell {
     }
 }
 
-/// The project that a request names.
-pub(crate) fn project_of(text: &str) -> Result<ProjectName, Refusal> {
-    if text.is_empty() {
-        return Err(Refusal::new(&reason::MISSING_FIELD, "no project is named").field("project"));
-    }
-    let project = ProjectName::parse(text)?;
-    if project.is_platform() {
-        return Err(Refusal::new(&reason::INVALID_FIELD, "_ is the platform's own").field("project").value(text));
-    }
-    Ok(project)
-}
-
 /// A read that the broker did not answer.
 pub(crate) fn away(error: ReadError) -> Refusal {
     Refusal::new(&reason::BROKER_AWAY, error.to_string())
-}
-
-/// Makes the process ready once the view holds what stood in the ledger at the start.
-pub(crate) async fn caught_up(ledger: Ledger, live: Live<State>, latch: Latch, shutdown: CancellationToken) {
-    let reading = async {
-        let end = loop {
-            match ledger.end().await {
-                Ok(end) => break end,
-                Err(error) => latch.pending(format!("the ledger cannot be read: {error}")),
-            }
-            tokio::time::sleep(ASK_AGAIN).await;
-        };
-        while live.at_least(end, ASK_AGAIN).await.is_err() {
-            latch.pending(format!("reads the ledger: {} of {end}", live.position()));
-        }
-        latch.ready();
-    };
-    tokio::select! {
-        () = shutdown.cancelled() => {}
-        () = reading => {}
-    }
 }

@@ -20,7 +20,7 @@ pub(crate) use runs::Runs;
 pub(crate) use views::Views;
 
 use footplate_api::{Refusal, reason};
-use footplate_types::{Invalid, PrincipalId, ProjectName};
+use footplate_types::{PrincipalId, ProjectName};
 use tonic::{Request, Status};
 
 /// The most entries of a page.
@@ -29,14 +29,7 @@ const PAGE_MAX: usize = 1_000;
 /// The project of a request; where it names none, the one of the call's header.
 fn project_of<T>(request: &Request<T>, named: &str) -> Result<ProjectName, Refusal> {
     let name = if named.is_empty() { footplate_api::server::project(request).unwrap_or_default() } else { named };
-    if name.is_empty() {
-        return Err(Refusal::new(&reason::MISSING_FIELD, "project: a project is needed").field("project"));
-    }
-    let project = ProjectName::parse(name).map_err(|invalid| invalid.of("project"))?;
-    if project.is_platform() {
-        return Err(Invalid::new("project", name, "a project's own name; _ is the platform's").into());
-    }
-    Ok(project)
+    footplate_api::server::named_project(name)
 }
 
 /// Who calls; a server without an authenticator (tests) knows everyone as `anonymous`.

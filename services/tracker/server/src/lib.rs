@@ -8,7 +8,6 @@ mod error;
 mod figures;
 mod grpc;
 mod leader;
-mod lines;
 mod metrics;
 mod view;
 mod write;

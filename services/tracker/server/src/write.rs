@@ -2,8 +2,8 @@
 
 use crate::error::{append_failed, experiment_refused, run_refused};
 use crate::figures::Figures;
-use crate::lines::Lines;
 use crate::view::View;
+use footplate_api::server::Lines;
 use footplate_api::{Refusal, reason};
 use footplate_clock::SharedClock;
 use footplate_es::{Cause, Decide};
@@ -117,7 +117,7 @@ impl Writer {
         decide: impl Fn(&Run) -> Result<Vec<Event>, Refusal>,
     ) -> Result<u64, Refusal> {
         let subject = Subject::run(project, run);
-        let _turn = self.lines.turn(run).await?;
+        let _turn = self.lines.turn(run.shard(), "run", run).await?;
         for attempt in 0..TRIES {
             let state = self.view.known(project, run);
             let state = state.unwrap_or_else(|| Arc::new(Run::new(project.clone(), run)));

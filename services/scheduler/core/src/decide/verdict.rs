@@ -88,12 +88,13 @@ fn again(pass: &mut Pass<'_>, job: &Job, attempt: &Attempt, cause: Cause, root: 
 }
 
 fn used_up(cause: Cause, spent: u32, allowed: u32, root: Option<&RootCause>) -> String {
+    // The keys are the job file's: what a person would change.
     let what = match cause {
-        Cause::UserCode => ("the program failed", "retry.user_code"),
-        Cause::Retryable => ("the program asked for another try", "retry.retryable"),
-        Cause::Infrastructure => ("it could not be prepared or started", "retry.infrastructure"),
-        Cause::Lost => ("a node was lost", "retry.lost"),
-        Cause::Preempted | Cause::Drained => ("it was preempted or drained", "retry.preempted"),
+        Cause::UserCode => ("the program failed", "`failed` in retry.on"),
+        Cause::Retryable => ("the program asked for another try", "retry.exit_codes, and 75"),
+        Cause::Infrastructure => ("it could not be prepared or started", "`infra` in retry.on"),
+        Cause::Lost => ("a node was lost", "`lost` in retry.on"),
+        Cause::Preempted | Cause::Drained => ("it was preempted or drained", "`preempted` in retry.on"),
         Cause::Success | Cause::Cancelled | Cause::TimedOut | Cause::PendingTooLong | Cause::Void => ("it ended", "retry"),
     };
     let where_ = root.map_or(String::new(), |root| match root.rank {
@@ -101,9 +102,9 @@ fn used_up(cause: Cause, spent: u32, allowed: u32, root: Option<&RootCause>) -> 
         None => format!(" (on {}: {})", root.node, root.what),
     });
     if allowed == 0 {
-        format!("{}{where_}; not tried again ({} is 0)", what.0, what.1)
+        format!("{}{where_}; not tried again (no retries are granted: {})", what.0, what.1)
     } else {
-        format!("{}{where_}; {spent} of {allowed} retries used ({})", what.0, what.1)
+        format!("{}{where_}; {spent} of {allowed} retries used ({}; retry.max)", what.0, what.1)
     }
 }
 

@@ -232,7 +232,11 @@ fn a_job_not_fit_for_a_restart_ends_as_lost_after_one_attempt_with_the_reason() 
     world.settle();
     let end = world.end(run);
     assert_eq!((end.outcome, end.cause, end.attempt.0), (Outcome::Failed, Cause::Lost, 1));
-    assert!(end.message.contains("a node was lost") && end.message.contains("retry.lost is 0"), "{}", end.message);
+    assert!(
+        end.message.contains("a node was lost") && end.message.contains("no retries are granted: `lost` in retry.on"),
+        "{}",
+        end.message
+    );
 }
 
 #[test]

@@ -36,7 +36,9 @@ fn a_failing_program_is_tried_as_often_as_its_budget_says_with_a_doubling_wait()
     world.exits(run, 0, 1, None);
     world.settle();
     assert_eq!((world.end(run).cause, world.end(run).attempt.0), (Cause::UserCode, 3));
-    assert!(world.end(run).message.contains("2 of 2 retries used"), "{}", world.end(run).message);
+    // The keys are the job file's.
+    let told = &world.end(run).message;
+    assert!(told.contains("2 of 2 retries used") && told.contains("`failed` in retry.on") && told.contains("retry.max"), "{told}");
 }
 
 #[test]

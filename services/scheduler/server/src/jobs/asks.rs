@@ -1,7 +1,8 @@
 //! Requests about a job: recorded by any instance, answered by the leader in the job's own events.
 
 use super::Jobs;
-use crate::shell::{TRIES, project_of};
+use crate::shell::TRIES;
+use footplate_api::server::named_project;
 use footplate_api::server::{deadline, principal};
 use footplate_api::v1::{JobRequest, JobRequestResponse};
 use footplate_api::{Refusal, reason};
@@ -26,7 +27,7 @@ impl Jobs {
         let actor = principal(&request)?;
         let until = deadline(&request);
         let request = request.into_inner();
-        let project = project_of(&request.project)?;
+        let project = named_project(&request.project)?;
         self.shell.caught_up().await?;
         let run = self.shell.resolve(&project, &request.run_id)?;
         let id = match request.request_id.as_str() {

@@ -3,8 +3,8 @@
 use super::Jobs;
 use super::history::{history, how_it_ended};
 use super::show::{self, STATES, reason_words, state_of};
-use crate::shell::project_of;
 use crate::spec::job_spec_to_wire;
+use footplate_api::server::named_project;
 use footplate_api::v1::{ExplainJobResponse, GetJobRequest, GetJobResponse, Job, ListJobsRequest, ListJobsResponse};
 use footplate_api::{Refusal, reason};
 use footplate_events::{Event, Subject};
@@ -19,7 +19,7 @@ const PAGE_MAX: u32 = 500;
 
 impl Jobs {
     pub(super) async fn get(&self, request: GetJobRequest) -> Result<GetJobResponse, Refusal> {
-        let project = project_of(&request.project)?;
+        let project = named_project(&request.project)?;
         self.shell.at_least(request.at_least).await?;
         let run = self.shell.resolve(&project, &request.run_id)?;
         let (mut job, view_sequence) = {
@@ -102,7 +102,7 @@ struct Wanted {
 
 impl Wanted {
     fn read(request: &ListJobsRequest) -> Result<Self, Refusal> {
-        let project = if request.project.is_empty() { None } else { Some(project_of(&request.project)?) };
+        let project = if request.project.is_empty() { None } else { Some(named_project(&request.project)?) };
         let queue = match request.queue.as_str() {
             "" => None,
             name => Some(QueueName::parse(name).map_err(|invalid| Refusal::from(invalid.of("queue")))?),

@@ -2,8 +2,8 @@
 
 use super::{Jobs, refused};
 use crate::jobs::show::reason_words;
-use crate::shell::project_of;
 use crate::spec::job_spec_from_wire;
+use footplate_api::server::named_project;
 use footplate_api::v1::{SubmitJobRequest, SubmitJobResponse};
 use footplate_api::{Refusal, reason};
 use footplate_events::facts::{JobSpec, JobSubmitted};
@@ -39,7 +39,7 @@ struct Known {
 
 impl Submission {
     fn read(request: &SubmitJobRequest) -> Result<Self, Refusal> {
-        let project = project_of(&request.project)?;
+        let project = named_project(&request.project)?;
         let wire = request.spec.as_ref().ok_or_else(|| Refusal::new(&reason::MISSING_FIELD, "the job asks for nothing").field("spec"))?;
         let unfit = |invalid: footplate_types::Invalid| refused(invalid.into());
         let spec = job_spec_from_wire(wire).map_err(unfit)?;
