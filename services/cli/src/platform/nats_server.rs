@@ -27,6 +27,11 @@ const RESTART_WINDOW: Duration = Duration::from_secs(60);
 /// How long it may take to end when asked.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 
+/// How far the broker's heap may grow beyond what is in use before Go collects, in percent. The blocks of streams that nats-server has read lie in
+/// its memory only until the next collection; at Go's own 100 a run's history out of a million events cost 300 ms each time, as the reading of its
+/// blocks set off the collections that dropped them, and 0.7 ms at 200 and more, for a third more memory.
+const COLLECTOR: (&str, &str) = ("GOGC", "300");
+
 /// The file, beside the broker's own, that names its program.
 const PROGRAM_FILE: &str = "program";
 
@@ -277,10 +282,18 @@ impl Keeper {
         }
     }
 
-    fn fork(&self) -> std::io::Result<Child> {
+    fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.arg("-c").arg(&self.file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        if std::env::var_os(COLLECTOR.0).is_none() {
+            command.env(COLLECTOR.0, COLLECTOR.1);
+        }
         command.process_group(0);
+        command
+    }
+
+    fn fork(&self) -> std::io::Result<Child> {
+        let mut command = self.command();
         // SAFETY: between fork and exec only one async-signal-safe system call is made, and nothing is allocated.
         unsafe {
             command.pre_exec(|| Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?));
@@ -354,6 +367,17 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn the_broker_is_given_room_for_the_blocks_that_it_has_read() {
+        let (up, _) = mpsc::channel();
+        let keeper = Keeper { program: "nats-server".into(), file: "nats.conf".into(), port: 1, stop: Arc::default(), up };
+        let command = keeper.command();
+        let given = command.get_envs().find(|(name, _)| *name == "GOGC").and_then(|(_, value)| value);
+        let inherited = std::env::var_os("GOGC");
+        assert_eq!(given.is_some(), inherited.is_none(), "an operator's own word stands");
+        assert!(given.is_none_or(|value| value == "300"));
+    }
 
     fn script(folder: &Path, says: &str) -> PathBuf {
         let path = folder.join("nats-server");
