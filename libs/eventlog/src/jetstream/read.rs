@@ -104,14 +104,14 @@ fn of_stream(message: StreamMessage) -> Stored {
 
 /// The publisher's headers without the broker's own, by name.
 pub(super) fn plain_headers(headers: &HeaderMap) -> Vec<(String, String)> {
-    let mut plain: Vec<(String, String)> = Vec::new();
+    let mut plain: Vec<(String, String)> = Vec::with_capacity(headers.len());
     for (name, values) in headers.iter() {
-        let name = name.to_string();
+        let name: &str = name.as_ref();
         if !name.starts_with("Nats-") || name == footplate_events::header::MESSAGE_ID {
-            plain.extend(values.iter().map(|value| (name.clone(), value.as_str().to_owned())));
+            plain.extend(values.iter().map(|value| (name.to_owned(), value.as_str().to_owned())));
         }
     }
-    plain.sort();
+    plain.sort_unstable();
     plain
 }
 

@@ -7,7 +7,7 @@ use super::read;
 use crate::port::{ReadError, Stored, StreamName, TailItem, any_matches};
 use async_nats::{Message, Subscriber};
 use footplate_types::Timestamp;
-use futures::{StreamExt, stream::BoxStream};
+use futures::{FutureExt, StreamExt, stream::BoxStream};
 use serde_json::json;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,8 +29,10 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 const SILENCE_MAX: Duration = Duration::from_secs(11);
 /// After how long without a pull the broker removes the consumer.
 const INACTIVE_MAX: Duration = Duration::from_secs(60);
-/// Items that may wait for a slow reader.
-const QUEUE: usize = 256;
+/// Items that are handed to the reader at once, when so many are there: a hand-over costs about as much as the decoding of an event.
+const CHUNK: usize = 64;
+/// Chunks that may wait for a slow reader.
+const QUEUE: usize = 4;
 /// How often an idle tail looks for a position to tell when nobody waits for one.
 const POSITION_EVERY: Duration = Duration::from_secs(1);
 /// The least time between two looks for a position.
@@ -39,16 +41,32 @@ const POSITION_PAUSE: Duration = Duration::from_millis(10);
 const AGAIN: Duration = Duration::from_millis(5);
 /// The longest pause before a consumer is made anew.
 const AGAIN_MAX: Duration = Duration::from_secs(2);
+/// What a pull that has ended still owed.
+const OWED: &str = "Nats-Pending-Messages";
+/// How long a message may be there and not come before the consumer is given up: the broker counts it as delivered, and it was lost on the way.
+const OVERDUE_MAX: Duration = Duration::from_secs(5);
 /// How many yielded messages are remembered, to notice a stream whose end was lost.
 const REMEMBERED: usize = 512;
 
 /// Follows `stream` from `from` on.
 pub(super) fn tail(core: Arc<Core>, stream: StreamName, filters: Vec<String>, from: u64) -> BoxStream<'static, TailItem> {
     let (items, receiver) = mpsc::channel(QUEUE);
-    let tailer =
-        Tailer { core, stream, filters, wide: false, next: from.max(1), created: None, told: None, yielded: VecDeque::new(), items };
+    let tailer = Tailer {
+        core,
+        stream,
+        filters,
+        wide: false,
+        next: from.max(1),
+        created: None,
+        told: None,
+        due: None,
+        yielded: VecDeque::new(),
+        chunk: Vec::new(),
+        items,
+    };
     tokio::spawn(tailer.run());
-    futures::stream::unfold(receiver, |mut receiver| async move { receiver.recv().await.map(|item| (item, receiver)) }).boxed()
+    let chunks = futures::stream::unfold(receiver, |mut receiver| async move { receiver.recv().await.map(|chunk| (chunk, receiver)) });
+    chunks.flat_map(futures::stream::iter).boxed()
 }
 
 struct Tailer {
@@ -63,8 +81,12 @@ struct Tailer {
     created: Option<Timestamp>,
     /// The last position that was told.
     told: Option<u64>,
+    /// Since when a message from that sequence on is known to be there.
+    due: Option<(u64, Instant)>,
     yielded: VecDeque<(u64, Timestamp)>,
-    items: mpsc::Sender<TailItem>,
+    /// What is to be handed over next; what is in it counts as yielded.
+    chunk: Vec<TailItem>,
+    items: mpsc::Sender<Vec<TailItem>>,
 }
 
 /// Why a consumer was left.
@@ -100,6 +122,16 @@ struct Place {
     pending: u64,
 }
 
+impl Consumer {
+    /// A pull has ended; the broker says how many messages it still owed. (With nats-server 2.15 a pull that has brought everything ends so too:
+    /// asked for anew each time without this count, pulls piled up until their messages overran the subscription, and the client dropped some.)
+    fn ended(&mut self, status: &Message) {
+        let owed = status.headers.as_ref().and_then(|headers| headers.get(OWED)?.as_str().parse().ok());
+        // Without a word nothing is counted upon; what the pull yet brings is taken all the same.
+        self.outstanding = self.outstanding.saturating_sub(owed.unwrap_or(u64::MAX));
+    }
+}
+
 impl Tailer {
     async fn run(mut self) {
         let mut pause = AGAIN;
@@ -110,6 +142,9 @@ impl Tailer {
             match self.follow(&mut connections).await {
                 End::Unread => return,
                 End::Again(why) => tracing::debug!(stream = self.stream.as_str(), next = self.next, why, "following anew"),
+            }
+            if self.flush().await.is_err() {
+                return;
             }
             pause = if self.next > before { AGAIN } else { (pause * 2).min(AGAIN_MAX) };
             tokio::select! {
@@ -193,7 +228,7 @@ impl Tailer {
                 message = consumer.messages.next() => {
                     heard = Instant::now();
                     let Some(message) = message else { return End::Again("the subscription ended".to_owned()) };
-                    if let Err(end) = self.take(consumer, message).await {
+                    if let Err(end) = self.take_all(consumer, message).await {
                         return end;
                     }
                 }
@@ -231,19 +266,30 @@ impl Tailer {
         self.core.client.publish_with_reply(subject, reply, ask.to_string().into()).await.map_err(|error| error.to_string())
     }
 
-    async fn take(&mut self, consumer: &mut Consumer, message: Message) -> Result<(), End> {
+    /// Takes a message and those that have come with it, up to a chunk.
+    async fn take_all(&mut self, consumer: &mut Consumer, first: Message) -> Result<(), End> {
+        self.take(consumer, first)?;
+        while self.chunk.len() < CHUNK {
+            match consumer.messages.next().now_or_never() {
+                Some(Some(message)) => self.take(consumer, message)?,
+                Some(None) => return Err(End::Again("the subscription ended".to_owned())),
+                None => break,
+            }
+        }
+        self.flush().await
+    }
+
+    fn take(&mut self, consumer: &mut Consumer, message: Message) -> Result<(), End> {
         if let Some(status) = message.status {
             let description = message.description.as_deref().unwrap_or_default();
             return match status.as_u16() {
                 100 => Ok(()),
-                // A pull ended early. The broker takes turns among those that are open, so that what it still owed is not known: nothing is
-                // counted upon. What an older one yet brings is taken all the same.
                 404 | 408 => {
-                    consumer.outstanding = 0;
+                    consumer.ended(&message);
                     Ok(())
                 }
                 409 if description.contains("MaxBytes") || description.contains("Batch Completed") => {
-                    consumer.outstanding = 0;
+                    consumer.ended(&message);
                     Ok(())
                 }
                 other => Err(End::Again(format!("{other} {description}"))),
@@ -257,12 +303,16 @@ impl Tailer {
         consumer.outstanding = consumer.outstanding.saturating_sub(1);
         if self.wide && !any_matches(&self.filters, &message.subject) {
             self.next = place.stream_sequence + 1;
-            return if place.pending == 0 { self.tell(place.stream_sequence).await } else { Ok(()) };
+        } else {
+            self.hand_over(message, &place);
         }
-        self.hand_over(message, &place).await
+        if place.pending == 0 {
+            self.tell(place.stream_sequence);
+        }
+        Ok(())
     }
 
-    async fn hand_over(&mut self, message: Message, place: &Place) -> Result<(), End> {
+    fn hand_over(&mut self, message: Message, place: &Place) {
         let stored = Stored {
             sequence: place.stream_sequence,
             subject: message.subject.to_string(),
@@ -275,13 +325,20 @@ impl Tailer {
         if self.yielded.len() > REMEMBERED {
             self.yielded.pop_front();
         }
-        self.items.send(TailItem::Message(stored)).await.map_err(|_| End::Unread)?;
-        if place.pending == 0 { self.tell(place.stream_sequence).await } else { Ok(()) }
+        self.chunk.push(TailItem::Message(stored));
     }
 
-    async fn tell(&mut self, position: u64) -> Result<(), End> {
+    fn tell(&mut self, position: u64) {
         self.told = Some(position);
-        self.items.send(TailItem::Position(position)).await.map_err(|_| End::Unread)
+        self.chunk.push(TailItem::Position(position));
+    }
+
+    /// Hands over what is there.
+    async fn flush(&mut self) -> Result<(), End> {
+        if self.chunk.is_empty() {
+            return Ok(());
+        }
+        self.items.send(std::mem::take(&mut self.chunk)).await.map_err(|_| End::Unread)
     }
 
     /// Tells the stream's end as it was before the leader said that nothing more matches (rule 10). A consumer may run on a replica that
@@ -295,10 +352,26 @@ impl Tailer {
         let filters = if self.filters.is_empty() { &everything[..] } else { &self.filters[..] };
         for filter in filters {
             if read::following(&self.core, self.stream, filter, self.next).await?.is_some() {
-                return Ok(());
+                return self.due();
             }
         }
-        self.tell(end).await
+        self.tell(end);
+        self.flush().await
+    }
+
+    /// A message is there that has not come yet.
+    fn due(&mut self) -> Result<(), End> {
+        match self.due {
+            Some((next, since)) if next == self.next && since.elapsed() > OVERDUE_MAX => {
+                self.due = None;
+                Err(End::Again(format!("what stands from {next} on does not come")))
+            }
+            Some((next, _)) if next == self.next => Ok(()),
+            _ => {
+                self.due = Some((self.next, Instant::now()));
+                Ok(())
+            }
+        }
     }
 
     /// A broker that was killed may have lost the end of a stream that is not synced, and gives the same sequences again: go back to the

@@ -57,6 +57,58 @@ async fn a_tail_goes_on_after_its_consumer_was_deleted() {
     assert_eq!(texts(&take_messages(&mut tail, 1).await), ["2"]);
 }
 
+/// The only consumer of the ledger.
+async fn only_consumer(broker: &JetStreamBroker) -> String {
+    let name = || async {
+        let answer = broker.client().request("$JS.API.CONSUMER.NAMES.LEDGER", "".into()).await.ok()?;
+        let answer: serde_json::Value = serde_json::from_slice(&answer.payload).ok()?;
+        Some(answer["consumers"].as_array()?.first()?.as_str()?.to_owned())
+    };
+    eventually(SOON, "the tail has a consumer", name).await
+}
+
+/// The broker counts as delivered what never reached us: here another reader of the same consumer takes it, else a subscription that overran.
+#[tokio::test]
+async fn a_tail_gets_what_was_lost_on_its_way_though_nothing_comes_after_it() {
+    let (_server, broker) = servers::jetstream().await;
+    let mut tail = broker.tail(StreamName::Ledger, Vec::new(), 1);
+    let consumer = only_consumer(&broker).await;
+    let mut stolen = broker.client().subscribe("stolen").await.unwrap();
+    let mut count: u64 = 0;
+    let taken = loop {
+        let ask = r#"{"batch": 1, "expires": 20000000000}"#;
+        broker.client().publish_with_reply(format!("$JS.API.CONSUMER.MSG.NEXT.LEDGER.{consumer}"), "stolen", ask.into()).await.unwrap();
+        count += 1;
+        put(&broker, "fp.ledger.p.run.1", &count.to_string()).await;
+        let next = tokio::time::timeout(Duration::from_millis(200), futures::StreamExt::next(&mut stolen)).await;
+        if let Ok(Some(message)) = next
+            && message.status.is_none()
+        {
+            break String::from_utf8(message.payload.to_vec()).unwrap();
+        }
+        assert!(count < 100, "the other reader never gets one");
+    };
+    assert_eq!(taken, count.to_string(), "the last one is lost, so that no gap shows");
+    let seen = take_messages(&mut tail, usize::try_from(count).unwrap()).await;
+    assert_eq!(texts(&seen), (1..=count).map(|n| n.to_string()).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_tail_asks_for_no_more_than_it_can_hold() {
+    let (_server, broker) = servers::jetstream().await;
+    for batch in 0..6 {
+        let messages = (0..1_000).map(|n| (message("fp.ledger.p.run.1", &format!("{batch}/{n}")), Expect::Any)).collect();
+        broker.publish_batch(StreamName::Ledger, messages).await.unwrap();
+    }
+    let mut tail = broker.tail(StreamName::Ledger, Vec::new(), 1);
+    take_messages(&mut tail, 6_000).await;
+    let consumer = only_consumer(&broker).await;
+    let answer = broker.client().request(format!("$JS.API.CONSUMER.INFO.LEDGER.{consumer}"), "".into()).await.unwrap();
+    let info: serde_json::Value = serde_json::from_slice(&answer.payload).unwrap();
+    let waiting = info["num_waiting"].as_u64().unwrap();
+    assert!((1..=2).contains(&waiting), "{waiting} pulls wait at the broker");
+}
+
 #[tokio::test]
 async fn a_tail_goes_on_after_the_broker_stood_still() {
     let (server, broker) = servers::jetstream().await;
