@@ -229,6 +229,9 @@ pub struct ServiceArgs {
     /// Address of the broker; without it `up` starts one of its own
     #[arg(long, env = "FOOTPLATE_NATS", value_name = "URL", hide_env_values = true)]
     pub nats: Option<String>,
+    /// Bucket of artifacts and logs: s3://bucket/prefix
+    #[arg(long, env = "FOOTPLATE_BLOBS", value_name = "URL", hide_env_values = true)]
+    pub blobs: Option<String>,
     /// Folder for everything that is stored
     #[arg(long, env = "FOOTPLATE_DATA", value_name = "FOLDER", hide_env_values = true)]
     pub data: Option<PathBuf>,

@@ -5,9 +5,10 @@ use crate::{
     call,
     context::Context,
     output::{Column, Exit, Failure, Row},
-    platform::{self, broker, data, knobs, nats_server},
+    platform::{self, broker, data, knobs, nats_server, objects},
 };
 use footplate_api::{ApiError, Client, v1};
+use footplate_blobs::{BlobError, Blobs};
 use footplate_eventlog::jetstream::{Credentials, JetStreamBroker, Probe, SyncProbe};
 use footplate_series::{
     SeriesError,
@@ -89,6 +90,7 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
     findings.push(look_at_program(&config, &folder));
     findings.extend(look_at_broker(&config, &folder).await);
     findings.push(look_at_series(&config).await);
+    findings.push(look_at_objects(&config, &folder).await);
     findings.push(look_at_disk(&folder));
     let columns = [Column::whole("CHECK"), Column::whole("STATE"), Column::cut("FOUND"), Column::cut("WHAT TO DO")];
     let rows = findings.iter().map(|finding| Row {
@@ -207,6 +209,29 @@ fn own_broker(config: &Config, folder: &Path) -> Option<footplate_eventlog::jets
     own.bytes = footplate_eventlog::jetstream::StreamBytes::of_disk(config.get(&knobs::NATS_DISK).0);
     own.connect_within = std::time::Duration::from_secs(2);
     Some(own)
+}
+
+/// The bucket that the settings name; a folder needs no look of its own, it shares the data folder's disk unless it is set.
+async fn look_at_objects(config: &Config, folder: &Path) -> Finding {
+    let what = "object store";
+    let place = objects::place(config, folder);
+    if config.get(&knobs::BLOBS).is_empty() {
+        return Finding::good(what, format!("the folder {place}, unless the platform was started with a bucket"));
+    }
+    let options = match objects::bucket(config) {
+        Ok(options) => options,
+        Err(invalid) => return Finding::new(what, Verdict::Bad, invalid.to_string(), "mend the setting"),
+    };
+    let looked = match options.map(|options| Blobs::s3(&options)) {
+        Some(Ok(blobs)) => blobs.check().await,
+        Some(Err(error)) => Err(error),
+        None => Ok(()),
+    };
+    match looked {
+        Ok(()) => Finding::good(what, format!("{place} answers")),
+        Err(BlobError::Bucket { fault, .. }) => Finding::new(what, Verdict::Bad, format!("{place}: {fault}"), fault.advice()),
+        Err(error) => Finding::new(what, Verdict::Bad, format!("{place}: {error}"), "mend the `blobs` settings"),
+    }
 }
 
 fn probed(probe: &Probe) -> Vec<Finding> {
@@ -330,7 +355,7 @@ mod tests {
         let data = folder.path().join("data");
         std::fs::create_dir_all(data.join("nats")).unwrap();
         std::fs::write(data.join("nats/program"), used.as_os_str().as_encoded_bytes()).unwrap();
-        let nothing = ServiceArgs { config: None, settings: Vec::new(), nats: None, data: None };
+        let nothing = ServiceArgs { config: None, settings: Vec::new(), nats: None, blobs: None, data: None };
         let config = platform::load(&nothing, &[("nats.program", named.display().to_string())]).unwrap();
         let held = data::DataFolder::take(&data).unwrap();
         let running = look_at_program(&config, &data);

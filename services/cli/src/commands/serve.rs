@@ -10,7 +10,7 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   footplate serve scheduler --nats nats://broker:4222
-  footplate serve tracker --config /etc/footplate/tracker.toml";
+  footplate serve tracker --config /etc/footplate/tracker.toml --blobs s3://footplate/team";
 
 /// Run one service
 #[derive(Debug, clap::Args)]

@@ -10,7 +10,8 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   footplate up
-  footplate up --data ~/footplate --slots 4 --listen 127.0.0.1:7450";
+  footplate up --data ~/footplate --slots 4 --listen 127.0.0.1:7450
+  footplate up --blobs s3://footplate/team --set blobs.endpoint=https://minio.example:9000";
 
 /// Run everything on this machine: all services, an agent, and a nats-server of its own
 #[derive(Debug, clap::Args)]

@@ -1,14 +1,15 @@
 //! The agent of this machine, from the settings.
 
-use super::blobs::DoorBlobs;
-use super::knobs;
+use super::blobs::{BucketBlobs, DoorBlobs};
 use super::run::{exit_of, failure, options, telemetry};
 use super::{DataFolder, connect};
+use super::{knobs, objects};
 use crate::output::Exit;
 use footplate_api::{Client, Target};
+use footplate_blobs::{BlobError, Blobs};
 use footplate_eventlog::Broker;
 use footplate_executor_agent::node::declared_nodes;
-use footplate_executor_agent::{AgentConfig, OnShutdown, ShapeSource, SpoolSizes};
+use footplate_executor_agent::{AgentConfig, BlobAccess, OnShutdown, ShapeSource, SpoolSizes};
 use footplate_service::Context;
 use footplate_service::config::Config;
 use footplate_types::{Invalid, NodeName};
@@ -67,15 +68,31 @@ fn agent_config(config: &Config, node: NodeName, work: PathBuf, endless: bool) -
     Ok(agent)
 }
 
+/// The way to bytes: to the bucket itself where one is named, else through the platform's door.
+fn blob_access(config: &Config, client: &Client, context: &Context) -> Result<Arc<dyn BlobAccess>, BlobError> {
+    let Some(options) = objects::bucket(config).map_err(BlobError::Setting)? else {
+        return Ok(Arc::new(DoorBlobs::new(client.clone())));
+    };
+    let blobs = Blobs::s3(&options)?;
+    let looking = blobs.clone();
+    // An agent starts whatever the store says: what runs here is to be taken over all the same.
+    context.supervisor.spawn_infallible("look at the object store", async move {
+        if let Err(error) = looking.check().await {
+            tracing::warn!(%error, place = %options, "the object store cannot be used now; jobs that need it wait");
+        }
+    });
+    Ok(Arc::new(BucketBlobs::new(blobs)))
+}
+
 /// Starts the agent of `up`: its lease has no end, since on one machine only a reboot loses its members.
 ///
 /// # Errors
-/// A node name that is none.
-pub fn start(config: &Config, broker: Arc<dyn Broker>, client: &Client, work: &Path, context: &Context) -> Result<NodeName, Invalid> {
+/// A node name or an object store that cannot be used.
+pub fn start(config: &Config, broker: Arc<dyn Broker>, client: &Client, work: &Path, context: &Context) -> anyhow::Result<NodeName> {
     let node = node_name(config)?;
     let mut agent = agent_config(config, node.clone(), work.to_owned(), true)?;
     agent.platform_address = Some(client.target().address.clone());
-    let blobs = Arc::new(DoorBlobs::new(client.clone()));
+    let blobs = blob_access(config, client, context)?;
     let shutdown = context.shutdown.token();
     context.supervisor.spawn("agent", async move { footplate_executor_agent::run(agent, broker, blobs, shutdown).await });
     Ok(node)
@@ -98,7 +115,7 @@ pub async fn run_agent(config: Config) -> anyhow::Result<Exit> {
         let work = data.part("agent").map_err(|error| failure(Exit::Refused, error))?;
         let mut agent = agent_config(&config, node.clone(), work, false).map_err(|error| failure(Exit::Usage, error))?;
         agent.platform_address = Some(config.get(&knobs::AGENT_API));
-        let blobs = Arc::new(DoorBlobs::new(client));
+        let blobs = blob_access(&config, &client, &context).map_err(|error| failure(Exit::Usage, error))?;
         let shutdown = context.shutdown.token();
         context.supervisor.spawn("agent", async move { footplate_executor_agent::run(agent, broker, blobs, shutdown).await });
         Ok::<(), anyhow::Error>(())

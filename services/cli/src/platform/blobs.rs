@@ -1,6 +1,8 @@
-//! The agent's way to bytes where the object store is a folder of the tracker's: the artifact door, as any client would.
+//! The agent's ways to bytes: the bucket itself, or, where the object store is a folder of the tracker's, the artifact door, as any client
+//! would.
 
 use footplate_api::{Client, v1};
+use footplate_blobs::{BlobRef, Blobs, Existing};
 use footplate_events::facts::DocumentRef;
 use footplate_executor_agent::blob::{BlobAccess, BlobError};
 use footplate_types::{Digest, ProjectName};
@@ -105,6 +107,61 @@ impl BlobAccess for DoorBlobs {
             }
             got
         })
+    }
+}
+
+/// Blobs in a bucket, without anybody between.
+#[derive(Clone, Debug)]
+pub(crate) struct BucketBlobs {
+    blobs: Blobs,
+}
+
+impl BucketBlobs {
+    pub(crate) fn new(blobs: Blobs) -> Self {
+        Self { blobs }
+    }
+
+    async fn upload(&self, blob: DocumentRef, file: &Path) -> Result<(), BlobError> {
+        let wanted = BlobRef { digest: blob.digest, bytes: blob.bytes };
+        let told = |error| of_bucket(&blob, error);
+        if self.blobs.is_stored(&wanted, Existing::TrustSize).await.map_err(told)? {
+            return Ok(());
+        }
+        self.blobs.put_file(file, Some(blob.digest), blob.bytes).await.map(drop).map_err(told)
+    }
+
+    async fn download(&self, blob: DocumentRef, file: &Path) -> Result<(), BlobError> {
+        self.blobs.fetch_file(&blob.digest, file).await.map(drop).map_err(|error| of_bucket(&blob, error))
+    }
+}
+
+fn of_bucket(blob: &DocumentRef, error: footplate_blobs::BlobError) -> BlobError {
+    use footplate_blobs::BlobError as Stored;
+    match error {
+        Stored::NotFound { digest } => BlobError::NotFound(digest.to_string()),
+        Stored::Damaged { digest, .. } => BlobError::Damaged(digest.to_string()),
+        // The agent's own copy is not what it was when it was taken over.
+        Stored::Mismatch { .. } | Stored::TooLarge { .. } | Stored::Changed { .. } => BlobError::Damaged(blob.digest.to_string()),
+        // A key that is wrong, a bucket that is gone and a full disk are for a person to mend: until then the node keeps the bytes.
+        Stored::Bucket { .. } | Stored::Interrupted { .. } | Stored::Store(_) | Stored::Source(_) | Stored::DiskFull => {
+            BlobError::Unavailable(error.to_string())
+        }
+        Stored::Setting(_)
+        | Stored::Refused { .. }
+        | Stored::Exists { .. }
+        | Stored::InUse { .. }
+        | Stored::Manifest(_)
+        | Stored::Io { .. } => BlobError::Refused(error.to_string()),
+    }
+}
+
+impl BlobAccess for BucketBlobs {
+    fn put<'a>(&'a self, _project: &'a ProjectName, blob: DocumentRef, file: &'a Path) -> BoxFuture<'a, Result<(), BlobError>> {
+        Box::pin(self.upload(blob, file))
+    }
+
+    fn get<'a>(&'a self, _project: &'a ProjectName, blob: DocumentRef, file: &'a Path) -> BoxFuture<'a, Result<(), BlobError>> {
+        Box::pin(self.download(blob, file))
     }
 }
 

@@ -95,7 +95,7 @@ pub const AGENT_API: Knob<String> =
 pub const AGENT_TOKEN: Knob<String> = Knob::new("agent.token", "", "token with which the agent gets and puts bytes").secret();
 /// The folder of objects.
 pub const OBJECTS: Knob<String> =
-    Knob::new("objects", "", "folder of artifacts, checkpoints, snapshots and logs; empty: in the data folder");
+    Knob::new("objects", "", "folder of artifacts, checkpoints, snapshots and logs where no bucket is named; empty: in the data folder");
 /// How often views are kept.
 pub const SNAPSHOTS_EVERY: Knob<Duration> = Knob::new(
     "snapshots.every",
@@ -108,6 +108,33 @@ pub const SERIES: Knob<String> = Knob::new(
     "",
     "scylla://host:port/keyspace of the series store in ScyllaDB or Apache Cassandra; empty: in the data folder, for one tracker",
 );
+/// The bucket of objects.
+pub const BLOBS: Knob<String> = Knob::new(
+    "blobs",
+    "",
+    "s3://bucket/prefix of artifacts, checkpoints, snapshots and logs, for services and agents alike; empty: the folder `objects`, which agents \
+     reach through the tracker",
+);
+/// Where the bucket's store is.
+pub const BLOBS_ENDPOINT: Knob<String> =
+    Knob::new("blobs.endpoint", "", "https://host:port of the object store; empty: what AWS_ENDPOINT_URL says, else AWS itself");
+/// The bucket's region.
+pub const BLOBS_REGION: Knob<String> = Knob::new("blobs.region", "", "region of the bucket; empty: what AWS_REGION says, else us-east-1");
+/// Whether the object store may be spoken to without TLS.
+pub const BLOBS_ALLOW_HTTP: Knob<bool> =
+    Knob::new("blobs.allow-http", "false", "whether the endpoint may be http://: keys are safe on it, content is not");
+/// The key of the bucket.
+pub const BLOBS_ACCESS_KEY: Knob<String> = Knob::new(
+    "blobs.access-key",
+    "",
+    "access key of the bucket; empty: what AWS_ACCESS_KEY_ID says, a web identity or the role of the machine",
+)
+.secret();
+/// The secret of that key.
+pub const BLOBS_SECRET_KEY: Knob<String> = Knob::new("blobs.secret-key", "", "the secret of that key").secret();
+/// How long a request to the object store is tried again.
+pub const BLOBS_RETRY: Knob<Duration> =
+    Knob::new("blobs.retry", "20s", "how long one request to the object store is tried again while it is away or overloaded");
 /// The file of known tokens.
 pub const TOKENS: Knob<String> =
     Knob::new("tokens", "", "file of known tokens: a line each, SHA-256 of the token and its principal; empty: in the data folder");
@@ -149,6 +176,13 @@ pub const ALL: &[&dyn AnyKnob] = &[
     &OBJECTS,
     &SNAPSHOTS_EVERY,
     &SERIES,
+    &BLOBS,
+    &BLOBS_ENDPOINT,
+    &BLOBS_REGION,
+    &BLOBS_ALLOW_HTTP,
+    &BLOBS_ACCESS_KEY,
+    &BLOBS_SECRET_KEY,
+    &BLOBS_RETRY,
     &TOKENS,
 ];
 
@@ -182,6 +216,9 @@ pub fn load(args: &ServiceArgs, more: &[(&str, String)]) -> Result<Config, Setti
     }
     if let Some(nats) = &args.nats {
         sources = sources.flag(footplate_service::config::AnyKnob::key(&NATS_URL), nats);
+    }
+    if let Some(blobs) = &args.blobs {
+        sources = sources.flag(footplate_service::config::AnyKnob::key(&BLOBS), blobs);
     }
     if let Some(data) = &args.data {
         sources = sources.flag(footplate_service::config::AnyKnob::key(&DATA), data.display().to_string());

@@ -8,6 +8,7 @@ pub mod broker;
 pub mod data;
 pub mod knobs;
 pub mod nats_server;
+pub mod objects;
 pub mod principals;
 pub mod run;
 pub mod services;

@@ -1,6 +1,6 @@
 //! The services of one process, put together over one broker and one port.
 
-use super::{knobs, principals::Principals, snapshots::snapshots};
+use super::{knobs, objects, principals::Principals, snapshots::snapshots};
 use crate::output::Exit;
 use footplate_api::server::ServerParts;
 use footplate_blobs::Blobs;
@@ -52,12 +52,14 @@ impl Service {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The object store.
-    #[error("the object folder {folder} cannot be used: {reason}")]
+    #[error("the object store {place} cannot be used: {reason}")]
     Objects {
-        /// The folder.
-        folder: String,
+        /// The folder or bucket.
+        place: String,
         /// Why.
         reason: String,
+        /// How a process ends for it.
+        exit: Exit,
     },
     /// The series store.
     #[error("the series store {folder} cannot be used: {reason}")]
@@ -92,7 +94,8 @@ impl StartError {
         match self {
             Self::SeriesAway(_) => Exit::Unavailable,
             Self::SeriesRefused(_) => Exit::Refused,
-            Self::Objects { .. } | Self::Series { .. } | Self::Service { .. } | Self::Tokens(_) => Exit::Failed,
+            Self::Objects { exit, .. } => *exit,
+            Self::Series { .. } | Self::Service { .. } | Self::Tokens(_) => Exit::Failed,
         }
     }
 }
@@ -117,12 +120,6 @@ pub struct Started {
     pub parts: ServerParts,
 }
 
-/// Where objects lie: the folder that is set, else one in the data folder.
-pub fn objects_folder(config: &Config, data: &Path) -> PathBuf {
-    let set = config.get(&knobs::OBJECTS);
-    if set.is_empty() { data.join("objects") } else { PathBuf::from(set) }
-}
-
 /// Where the known tokens lie.
 pub fn tokens_file(config: &Config, data: &Path) -> PathBuf {
     let set = config.get(&knobs::TOKENS);
@@ -136,10 +133,11 @@ pub fn tokens_file(config: &Config, data: &Path) -> PathBuf {
 pub async fn start(services: &[Service], wiring: &Wiring<'_>) -> Result<Started, StartError> {
     let ledger = Ledger::new(wiring.broker.clone());
     let clock = SystemClock::shared();
-    let folder = objects_folder(wiring.config, wiring.data);
-    let unusable = |reason: String| StartError::Objects { folder: folder.display().to_string(), reason };
-    std::fs::create_dir_all(&folder).map_err(|error| unusable(error.to_string()))?;
-    let blobs = Blobs::local(&folder).map_err(|error| unusable(error.to_string()))?;
+    let blobs = objects::open(wiring.config, wiring.data)?;
+    objects::check(&blobs, wiring.config, wiring.data).await?;
+    if services.contains(&Service::Tracker) {
+        objects::keep_swept(&blobs, wiring.context);
+    }
     let principals = Principals::read(&tokens_file(wiring.config, wiring.data)).map_err(StartError::Tokens)?;
     let people = principals.clone();
     let mut parts = ServerParts::new().readiness(wiring.context.readiness.clone()).authenticator(move |token| principals.of(token));

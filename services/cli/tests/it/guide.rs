@@ -13,10 +13,14 @@ fn script(guide: &str) -> (Vec<String>, String) {
 
 #[test]
 fn the_quick_start_does_what_it_says() {
+    follow_the_quick_start(&Up::start(&[]));
+}
+
+/// Types every line of the quick start.
+pub fn follow_the_quick_start(up: &Up) {
     let guide = std::fs::read_to_string(repository_root().join("docs/guides/quick-start.md")).unwrap();
     let (lines, yaml) = script(&guide);
     assert!(lines.len() >= 10, "{lines:?}");
-    let up = Up::start(&[]);
     std::fs::write(up.work().join("job.yaml"), yaml).unwrap();
     let mut run = String::new();
     for line in lines {

@@ -34,6 +34,13 @@ impl Up {
         up
     }
 
+    /// Starts it with settings that it must not take: its exit code, and what it says.
+    pub fn refused(more: &[(&str, String)]) -> (Option<i32>, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let output = command(folder.path(), &format!("127.0.0.1:{}", free_port()), &[], more).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))
+    }
+
     /// Starts it again over the same folder, after it has ended.
     pub fn restart(&mut self, more: &[(&str, String)]) {
         let command = command(self.folder.path(), &self.addr, &self.variables, more);
@@ -83,7 +90,7 @@ impl Up {
 /// No setting of whoever runs the tests may leak in.
 pub fn clean(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("FOOTPLATE_") || name.to_string_lossy().starts_with("OTEL_") {
+        if ["FOOTPLATE_", "OTEL_", "AWS_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
             command.env_remove(name);
         }
     }
@@ -101,9 +108,11 @@ fn command(folder: &Path, addr: &str, variables: &[(String, String)], more: &[(&
     set("admin.listen", format!("127.0.0.1:{}", free_port()));
     set("nats.disk", "1GiB".to_owned());
     set("nats.program", nats_server_program().unwrap().display().to_string());
-    for (key, value) in more.iter().filter(|(key, _)| !key.starts_with("OTEL_")) {
+    for (key, value) in more.iter().filter(|(key, _)| !key.starts_with("OTEL_") && !key.starts_with("--")) {
         set(key, value.clone());
     }
+    // A flag of its own is written as one.
+    command.args(more.iter().filter(|(key, _)| key.starts_with("--")).flat_map(|(flag, value)| [(*flag).to_owned(), value.clone()]));
     command
         .envs(variables.iter().cloned())
         .envs(more.iter().filter(|(key, _)| key.starts_with("OTEL_")).map(|(key, value)| (*key, value.clone())));
