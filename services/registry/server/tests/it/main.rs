@@ -8,3 +8,4 @@ mod reads;
 mod real;
 mod registering;
 mod stage;
+mod watched;
