@@ -8,6 +8,7 @@ use footplate_types::{
     AliasName, ArtifactPath, AttemptNumber, Digest, EventId, MetricName, ModelId, ModelName, ModelVersionId, PrincipalId, ProjectName,
     RunId, Timestamp, VersionNumber,
 };
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
 /// How many of a model's newest event ids are remembered, so that a request sent again is recognised. A registration is recognised for ever.
@@ -28,7 +29,7 @@ pub(crate) fn listed<'a>(aliases: impl ExactSizeIterator<Item = &'a AliasName>) 
 }
 
 /// Who said something, and when.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     /// The event.
     pub event: EventId,
@@ -55,7 +56,7 @@ impl Mark {
 }
 
 /// An event that a request made, remembered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remembered {
     /// Its id.
     pub event: EventId,
@@ -68,7 +69,7 @@ pub struct Remembered {
 }
 
 /// What an alias names.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alias {
     /// The version.
     pub version: VersionNumber,
@@ -77,7 +78,7 @@ pub struct Alias {
 }
 
 /// Figures that were measured.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
     /// Name to figure.
     pub figures: BTreeMap<MetricName, f64>,
@@ -90,7 +91,7 @@ pub struct Evaluation {
 }
 
 /// How a proposal was answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     /// Yes.
     Approved(Mark),
@@ -99,7 +100,7 @@ pub enum Answer {
 }
 
 /// A proposal that a version may serve; the newest stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proposal {
     /// Who proposed.
     pub mark: Mark,
@@ -108,7 +109,7 @@ pub struct Proposal {
 }
 
 /// An approval: it stands for ever.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approval {
     /// Who approved.
     pub mark: Mark,
@@ -117,7 +118,7 @@ pub struct Approval {
 }
 
 /// One version.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Version {
     /// Its number.
     pub number: VersionNumber,
@@ -169,7 +170,7 @@ impl Version {
 }
 
 /// One model.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Model {
     /// The tenant.
     pub project: ProjectName,
