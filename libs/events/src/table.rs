@@ -149,7 +149,7 @@ events! {
     ExperimentCreated = Experiment, "created", 1, read by "tracker";
     ExperimentNoted = Experiment, "noted", 1, read by "tracker";
 
-    RunCreated = Run, "created", 1, read by "tracker";
+    RunCreated = Run, "created", 1, read by "tracker, registry";
     RunParamsLogged = Run, "params-logged", 1, read by "tracker";
     RunTagsSet = Run, "tags-set", 1, read by "tracker";
     RunNoted = Run, "noted", 1, read by "tracker";
@@ -160,7 +160,7 @@ events! {
 
     QueueConfigured = Queue, "configured", 1, read by "scheduler";
 
-    JobSubmitted = Job, "submitted", 1, read by "scheduler, tracker, executor";
+    JobSubmitted = Job, "submitted", 1, read by "scheduler, tracker, executor, registry";
     JobRefused = Job, "request-refused", 1, read by "scheduler, clients that wait for an answer";
     JobWaiting = Job, "waiting", 1, read by "scheduler, tracker";
     JobHeld = Job, "held", 1, read by "scheduler, tracker";

@@ -136,6 +136,21 @@ fn check_path(field: &str, text: &str) -> Result<(), Invalid> {
     ))
 }
 
+impl PrincipalId {
+    /// The agent of a node: `node:<name>`.
+    pub fn of_node(node: &NodeName) -> Self {
+        Self(format!("{NODE}{node}"))
+    }
+
+    /// Whether this is a node's agent rather than a person or a program.
+    pub fn is_node(&self) -> bool {
+        self.0.starts_with(NODE)
+    }
+}
+
+/// How the principal of a node's agent begins.
+const NODE: &str = "node:";
+
 impl ProjectName {
     /// The platform's own token, `_`.
     pub fn platform() -> Self {
@@ -172,6 +187,14 @@ mod tests {
         }
         assert!(NodeName::parse("gpu-01").is_ok());
         assert!(ProjectName::parse("_").is_ok());
+    }
+
+    #[test]
+    fn a_nodes_agent_is_told_from_people() {
+        let agent = NodeName::parse("gpu-01").map(|node| PrincipalId::of_node(&node));
+        assert_eq!(agent, PrincipalId::parse("node:gpu-01"));
+        assert!(agent.is_ok_and(|agent| agent.is_node()));
+        assert!(PrincipalId::parse("local:node").is_ok_and(|person| !person.is_node()));
     }
 
     #[test]

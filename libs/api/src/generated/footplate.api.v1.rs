@@ -7213,7 +7213,7 @@ pub struct ModelVersion {
     pub note: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "15")]
     pub registered: ::core::option::Option<ModelMark>,
-    /// Not in lists; oldest first, the newest 100.
+    /// Not in lists; oldest first, the newest 100, or as many as hold 2,000 figures together.
     #[prost(message, repeated, tag = "16")]
     pub evaluations: ::prost::alloc::vec::Vec<Evaluation>,
     /// The newest figure of each name.
@@ -7494,7 +7494,7 @@ pub struct EvaluateVersionRequest {
     pub model: ::prost::alloc::string::String,
     #[prost(uint32, tag = "3")]
     pub version: u32,
-    /// Finite numbers.
+    /// Finite numbers, at most 1,000; a version has figures of at most 2,000 names.
     #[prost(btree_map = "string, double", tag = "4")]
     pub figures: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
@@ -7532,8 +7532,8 @@ pub struct VersionRequest {
     pub reason: ::prost::alloc::string::String,
     #[prost(string, tag = "5")]
     pub request_id: ::prost::alloc::string::String,
-    /// The ledger sequence that the caller looked at (a view_sequence): a promotion is refused when someone has changed what serves since. 0 for
-    /// the moment of the call.
+    /// The ledger sequence that the caller looked at (a view_sequence); 0 for the moment of the call. A promotion is refused when someone has
+    /// changed what serves since, an approval or a rejection when the proposal was made since: nobody answers what they have not seen.
     #[prost(uint64, tag = "6")]
     pub seen: u64,
 }
@@ -7636,6 +7636,9 @@ pub struct ArchiveVersionRequest {
     pub reason: ::prost::alloc::string::String,
     #[prost(string, tag = "6")]
     pub request_id: ::prost::alloc::string::String,
+    /// As in VersionRequest: refused when someone has had one of these aliases name the version since.
+    #[prost(uint64, tag = "7")]
+    pub seen: u64,
 }
 impl ::prost::Name for ArchiveVersionRequest {
     const NAME: &'static str = "ArchiveVersionRequest";
@@ -7687,6 +7690,9 @@ pub struct RemoveAliasRequest {
     pub reason: ::prost::alloc::string::String,
     #[prost(string, tag = "5")]
     pub request_id: ::prost::alloc::string::String,
+    /// As in VersionRequest: refused when someone has moved the alias since.
+    #[prost(uint64, tag = "6")]
+    pub seen: u64,
 }
 impl ::prost::Name for RemoveAliasRequest {
     const NAME: &'static str = "RemoveAliasRequest";
@@ -7771,7 +7777,8 @@ pub mod registry_service_client {
     ///
     /// A version is made of an artifact of a sealed run. It may serve (stage Production) once someone else than its proposer has approved it. One
     /// event moves what serves, or an alias: no reader ever finds none or two. Who promotes, rolls back or moves an alias while someone else does is
-    /// told who was first (reason `OVERTAKEN`), unless both want the same.
+    /// told who was first (reason `OVERTAKEN`), unless both want the same; likewise who answers a proposal that came after they looked. Agents'
+    /// principals (`node:<name>`) change nothing here.
     #[derive(Debug, Clone)]
     pub struct RegistryServiceClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -8422,7 +8429,8 @@ pub mod registry_service_server {
     ///
     /// A version is made of an artifact of a sealed run. It may serve (stage Production) once someone else than its proposer has approved it. One
     /// event moves what serves, or an alias: no reader ever finds none or two. Who promotes, rolls back or moves an alias while someone else does is
-    /// told who was first (reason `OVERTAKEN`), unless both want the same.
+    /// told who was first (reason `OVERTAKEN`), unless both want the same; likewise who answers a proposal that came after they looked. Agents'
+    /// principals (`node:<name>`) change nothing here.
     #[derive(Debug)]
     pub struct RegistryServiceServer<T> {
         inner: Arc<T>,

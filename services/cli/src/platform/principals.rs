@@ -36,7 +36,7 @@ impl Principals {
 
     /// Everyone who is no node: the members of every project.
     pub fn people(&self) -> BTreeSet<PrincipalId> {
-        self.0.values().filter(|principal| !principal.as_str().starts_with("node:")).cloned().collect()
+        self.0.values().filter(|principal| !principal.is_node()).cloned().collect()
     }
 
     /// Whom a token stands for.

@@ -178,10 +178,11 @@ async fn start_one(
         Service::Registry => {
             let mut registry = footplate_registry_server::Config::new(instance);
             registry.wait = config.get(&knobs::READ_WAIT);
+            registry.snapshots = Some(snapshots(config, blobs));
             // Tokens are of the whole platform, and so is the membership of each project.
             let members = principals.people();
             registry.membership = footplate_registry_server::Membership::new(move |_, who| members.len() == 1 && members.contains(who));
-            Ok(footplate_registry_server::start(&registry, ledger, clock, &context).parts(parts))
+            Ok(footplate_registry_server::start(&registry, ledger, clock, &context).await.parts(parts))
         }
         Service::Scheduler => Ok(super::wiring::scheduler(wiring, instance, (ledger, blobs), clock, &context, parts).await),
         Service::Tracker => super::wiring::tracker(wiring, instance, (ledger, blobs), clock, &context, parts).await,

@@ -132,8 +132,7 @@ fn remember_principal(config: &Config, data: &Path, address: &str) -> anyhow::Re
 fn node_principal(config: &Config, data: &Path) -> anyhow::Result<String> {
     let node = agent::node_name(config).map_err(|error| failure(Exit::Usage, error))?;
     let tokens = services::tokens_file(config, data);
-    principals::local_token(&data.join("agent-token"), &tokens, &PrincipalId::parse(&format!("node:{node}"))?)
-        .map_err(|error| failure(Exit::Failed, error))
+    principals::local_token(&data.join("agent-token"), &tokens, &PrincipalId::of_node(&node)).map_err(|error| failure(Exit::Failed, error))
 }
 
 /// Says that it is up, once everything is ready.

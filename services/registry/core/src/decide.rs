@@ -1,6 +1,6 @@
 //! What is asked of a model, and what the registry answers.
 
-use crate::model::{Answer, Model, Version};
+use crate::model::{Answer, Model, Version, listed};
 use crate::{Refusal, Source};
 use footplate_es::Decide;
 use footplate_events::Event;
@@ -14,6 +14,8 @@ pub const ALIASES_MAX: usize = 1_000;
 pub const FIGURES_MAX: usize = 1_000;
 /// The most characters of the name of evaluation data.
 const DATA_NAME_MAX: usize = 250;
+/// The most figures of a version, by name: its newest ones are shown together.
+pub const FIGURES_SHOWN_MAX: usize = 2_000;
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq)]
@@ -121,9 +123,16 @@ pub struct Facts {
     pub is_only_member: bool,
     /// Digest of the request's body, under an idempotency key.
     pub body: Option<Digest>,
-    /// The ledger sequence that the asker had seen: what serves, or an alias, is moved only when nobody has moved it since. Absent: the
-    /// asker does not mind.
+    /// The ledger sequence that the asker had seen: what serves, or an alias, is moved only when nobody has moved it since, and a proposal
+    /// is answered only when it stood there already. Absent: the asker does not mind.
     pub seen: Option<u64>,
+}
+
+impl Facts {
+    /// Whether the asker had this in sight, or does not mind.
+    fn has_seen(&self, mark: &crate::Mark) -> bool {
+        self.seen.is_none_or(|seen| mark.sequence <= seen)
+    }
 }
 
 impl Decide for Model {
@@ -204,7 +213,12 @@ impl Model {
                 return Err(Invalid::new("data.name", format!("{count} characters"), allowed).into());
             }
         }
-        self.version(version)?;
+        let known = &self.version(version)?.figures;
+        let more = figures.keys().filter(|name| !known.contains_key(*name)).count();
+        if more > 0 && known.len() + more > FIGURES_SHOWN_MAX {
+            let count = format!("{} names, with those of earlier evaluations", known.len() + more);
+            return Err(Invalid::new("figures", count, format!("at most {FIGURES_SHOWN_MAX} names of figures a version")).into());
+        }
         Ok(Some(ModelVersionEvaluated { model: self.name.clone(), version, figures, data, note, body: facts.body }.into()))
     }
 
@@ -229,7 +243,7 @@ impl Model {
         if let Some(approval) = &version.approval {
             return Err(Refusal::AlreadyApproved { model, version: number, by: approval.mark.by.clone() });
         }
-        let proposed = self.open_proposal(version)?;
+        let proposed = self.open_proposal(version, facts)?;
         let own = proposed.by == facts.by;
         if own && !facts.is_only_member {
             return Err(Refusal::OwnProposal { model, version: number, by: proposed.by.clone() });
@@ -241,7 +255,7 @@ impl Model {
     fn reject(&self, number: VersionNumber, reason: String, facts: &Facts) -> Decided {
         check_text("reason", &reason)?;
         let version = self.version(number)?;
-        let proposal = self.open_proposal(version)?.event;
+        let proposal = self.open_proposal(version, facts)?.event;
         Ok(Some(ModelVersionRejected { model: self.name.clone(), version: number, proposal, reason, body: facts.body }.into()))
     }
 
@@ -305,9 +319,9 @@ impl Model {
         }
         let freed: Vec<AliasName> = self.aliases_of(number).cloned().collect();
         if !freed.is_empty() && !free_aliases {
-            let aliases = freed.iter().map(AliasName::as_str).collect::<Vec<_>>().join(", ");
-            return Err(Refusal::HasAliases { model, version: number, aliases });
+            return Err(Refusal::HasAliases { model, version: number, aliases: listed(freed.iter()) });
         }
+        freed.iter().try_for_each(|alias| self.still_names(alias, facts))?;
         Ok(Some(ModelArchived { model, version: number, from: version.stage, freed, reason, body: facts.body }.into()))
     }
 
@@ -318,16 +332,9 @@ impl Model {
         let known = self.aliases.get(&alias);
         match known {
             Some(known) if known.version == number => return Ok(None),
-            Some(known) if facts.seen.is_some_and(|seen| known.mark.sequence > seen) => {
-                return Err(Refusal::Overtaken {
-                    what: format!("alias {alias} of model {model}"),
-                    now: format!("version {}", known.version),
-                    by: known.mark.by.clone(),
-                    sequence: known.mark.sequence,
-                });
-            }
+            Some(_) => self.still_names(&alias, facts)?,
             None if self.aliases.len() >= ALIASES_MAX => return Err(Refusal::TooManyAliases { model, most: ALIASES_MAX }),
-            Some(_) | None => {}
+            None => {}
         }
         let from = known.map(|known| known.version);
         Ok(Some(ModelAliasSet { model, alias, to: version.to_ref(), from, reason, body: facts.body }.into()))
@@ -336,6 +343,7 @@ impl Model {
     fn remove_alias(&self, alias: AliasName, reason: String, facts: &Facts) -> Decided {
         check_text("reason", &reason)?;
         let version = self.pick(&crate::Pick::Alias(alias.clone()))?.number;
+        self.still_names(&alias, facts)?;
         Ok(Some(ModelAliasRemoved { model: self.name.clone(), alias, version, reason, body: facts.body }.into()))
     }
 
@@ -348,9 +356,14 @@ impl Model {
         Ok(version)
     }
 
-    fn open_proposal<'a>(&self, version: &'a Version) -> Result<&'a crate::Mark, Refusal> {
+    /// The proposal that waits for an answer: nobody answers one that came after they looked.
+    fn open_proposal<'a>(&self, version: &'a Version, facts: &Facts) -> Result<&'a crate::Mark, Refusal> {
         let answered = match version.proposal.as_ref().map(|proposal| (&proposal.mark, &proposal.answer)) {
-            Some((mark, None)) => return Ok(mark),
+            Some((mark, None)) if facts.has_seen(mark) => return Ok(mark),
+            Some((mark, None)) => {
+                let what = format!("the proposal of version {} of model {}", version.number, self.name);
+                return Err(overtaken(what, format!("one by {}", mark.by), mark));
+            }
             Some((_, Some(Answer::Approved(mark)))) => format!("{} approved it", mark.by),
             Some((_, Some(Answer::Rejected(mark)))) => format!("{} rejected it", mark.by),
             None => String::new(),
@@ -360,14 +373,18 @@ impl Model {
 
     /// Nobody has changed what serves since the asker looked.
     fn still_serves(&self, facts: &Facts) -> Result<(), Refusal> {
-        let Some(changed) = self.serving_changed.as_ref().filter(|mark| facts.seen.is_some_and(|seen| mark.sequence > seen)) else {
-            return Ok(());
-        };
-        Err(Refusal::Overtaken {
-            what: format!("what serves of model {}", self.name),
-            now: self.serving.map_or_else(|| "nothing".to_owned(), |version| format!("version {version}")),
-            by: changed.by.clone(),
-            sequence: changed.sequence,
-        })
+        let Some(changed) = self.serving_changed.as_ref().filter(|changed| !facts.has_seen(changed)) else { return Ok(()) };
+        let now = self.serving.map_or_else(|| "nothing".to_owned(), |version| format!("version {version}"));
+        Err(overtaken(format!("what serves of model {}", self.name), now, changed))
     }
+
+    /// Nobody has moved the alias since the asker looked.
+    fn still_names(&self, alias: &AliasName, facts: &Facts) -> Result<(), Refusal> {
+        let Some(known) = self.aliases.get(alias).filter(|known| !facts.has_seen(&known.mark)) else { return Ok(()) };
+        Err(overtaken(format!("alias {alias} of model {}", self.name), format!("version {}", known.version), &known.mark))
+    }
+}
+
+fn overtaken(what: String, now: String, mark: &crate::Mark) -> Refusal {
+    Refusal::Overtaken { what, now, by: mark.by.clone(), sequence: mark.sequence }
 }

@@ -1,5 +1,6 @@
 //! What each event makes of a model.
 
+use crate::decide::FIGURES_SHOWN_MAX;
 use crate::model::{
     Alias, Answer, Approval, EVALUATIONS_MAX, Evaluation, HISTORY_MAX, Mark, Model, Proposal, RECENT_MAX, Remembered, Version,
 };
@@ -7,7 +8,7 @@ use footplate_es::Evolve;
 use footplate_events::facts::{ModelArchived, ModelStaged, ModelVersionRegistered, Stage};
 use footplate_events::{Aggregate, Event, Recorded};
 use footplate_types::{Digest, ModelVersionId, VersionNumber};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// The version on whose aggregate an event belongs; `None` for an event of the model itself (or of anything else).
 pub(crate) fn version_of(event: &Event) -> Option<VersionNumber> {
@@ -106,7 +107,12 @@ impl Model {
             Event::ModelVersionEvaluated(fact) => {
                 let (figures, data, note) = (fact.figures.clone(), fact.data.clone(), fact.note.clone());
                 let evaluation = Evaluation { figures, data, note, mark: Mark::of(recorded, "") };
+                version.figures.extend(fact.figures.clone());
                 bounded(&mut version.evaluations, evaluation, EVALUATIONS_MAX);
+                let held = |version: &Version| version.evaluations.iter().map(|evaluation| evaluation.figures.len()).sum::<usize>();
+                while held(version) > FIGURES_SHOWN_MAX && version.evaluations.len() > 1 {
+                    version.evaluations.pop_front();
+                }
             }
             Event::ModelVersionProposed(fact) => {
                 version.proposal = Some(Proposal { mark: Mark::of(recorded, &fact.reason), answer: None });
@@ -145,6 +151,7 @@ impl Model {
             staged: None,
             has_served: false,
             evaluations: VecDeque::new(),
+            figures: BTreeMap::new(),
             proposal: None,
             approval: None,
             sequence: recorded.sequence,

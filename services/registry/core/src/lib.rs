@@ -13,7 +13,7 @@ mod refusal;
 mod registry;
 mod source;
 
-pub use decide::{ALIASES_MAX, Command, FIGURES_MAX, Facts};
+pub use decide::{ALIASES_MAX, Command, FIGURES_MAX, FIGURES_SHOWN_MAX, Facts};
 pub use model::{
     Alias, Answer, Approval, EVALUATIONS_MAX, Evaluation, HISTORY_MAX, Mark, Model, Proposal, RECENT_MAX, Remembered, Version,
 };

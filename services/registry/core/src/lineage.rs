@@ -74,7 +74,11 @@ pub fn of(events: &[Recorded], only: Option<VersionNumber>) -> Graph {
                 graph.edge(&id, &person, "asked_by");
             }
             Event::ModelVersionRegistered(fact) if concerns(fact.version) => graph.registered(fact, recorded),
-            Event::ModelVersionEvaluated(fact) => act(&fact.model, "evaluated", &[fact.version], &evaluation(fact), &fact.note),
+            Event::ModelVersionEvaluated(fact) => {
+                let told = evaluation(fact);
+                let facts: Vec<(&str, String)> = told.iter().map(|(key, value)| (key.as_str(), value.clone())).collect();
+                act(&fact.model, "evaluated", &[fact.version], &facts, &fact.note);
+            }
             Event::ModelVersionProposed(fact) => act(&fact.model, "proposed", &[fact.version], &[], &fact.reason),
             Event::ModelVersionApproved(fact) => {
                 let alone = if fact.as_only_member { "true".to_owned() } else { String::new() };
@@ -116,11 +120,13 @@ fn version_id(model: &ModelName, version: VersionNumber) -> String {
     format!("version:{model}/{version}")
 }
 
-fn evaluation(fact: &ModelVersionEvaluated) -> Vec<(&str, String)> {
-    let mut facts: Vec<(&str, String)> = fact.figures.iter().map(|(name, figure)| (name.as_str(), figure.to_string())).collect();
+/// What was measured. A figure may have any name, also that of another fact.
+fn evaluation(fact: &ModelVersionEvaluated) -> Vec<(String, String)> {
+    let mut facts: Vec<(String, String)> =
+        fact.figures.iter().map(|(name, figure)| (format!("figure {name}"), figure.to_string())).collect();
     if let Some(data) = &fact.data {
-        facts.push(("data", data.name.clone()));
-        facts.push(("data_digest", data.digest.map_or_else(String::new, |digest| digest.to_string())));
+        facts.push(("data".to_owned(), data.name.clone()));
+        facts.push(("data_digest".to_owned(), data.digest.map_or_else(String::new, |digest| digest.to_string())));
     }
     facts
 }

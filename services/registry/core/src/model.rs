@@ -8,17 +8,28 @@ use footplate_types::{
     AliasName, ArtifactPath, AttemptNumber, Digest, EventId, MetricName, ModelId, ModelName, ModelVersionId, PrincipalId, ProjectName,
     RunId, Timestamp, VersionNumber,
 };
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
 /// How many of a model's newest event ids are remembered, so that a request sent again is recognised. A registration is recognised for ever.
 pub const RECENT_MAX: usize = 512;
-/// How many of a version's newest evaluations are shown; all stand in the ledger.
+/// How many of a version's newest evaluations are shown, as long as they hold no more than [`crate::FIGURES_SHOWN_MAX`] figures together; all
+/// stand in the ledger.
 pub const EVALUATIONS_MAX: usize = 100;
 /// How many changes of what serves are remembered for a roll-back without a number.
 pub const HISTORY_MAX: usize = 256;
+/// The most aliases that a refusal lists.
+const LISTED_MAX: usize = 10;
+
+/// Aliases in words, some of them by name where they are many.
+pub(crate) fn listed<'a>(aliases: impl ExactSizeIterator<Item = &'a AliasName>) -> String {
+    let more = aliases.len().saturating_sub(LISTED_MAX);
+    let named = aliases.take(LISTED_MAX).map(AliasName::as_str).collect::<Vec<_>>().join(", ");
+    if more == 0 { named } else { format!("{named} and {more} more") }
+}
 
 /// Who said something, and when.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     /// The event.
     pub event: EventId,
@@ -45,7 +56,7 @@ impl Mark {
 }
 
 /// An event that a request made, remembered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remembered {
     /// Its id.
     pub event: EventId,
@@ -58,7 +69,7 @@ pub struct Remembered {
 }
 
 /// What an alias names.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alias {
     /// The version.
     pub version: VersionNumber,
@@ -67,7 +78,7 @@ pub struct Alias {
 }
 
 /// Figures that were measured.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
     /// Name to figure.
     pub figures: BTreeMap<MetricName, f64>,
@@ -80,7 +91,7 @@ pub struct Evaluation {
 }
 
 /// How a proposal was answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     /// Yes.
     Approved(Mark),
@@ -89,7 +100,7 @@ pub enum Answer {
 }
 
 /// A proposal that a version may serve; the newest stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proposal {
     /// Who proposed.
     pub mark: Mark,
@@ -98,7 +109,7 @@ pub struct Proposal {
 }
 
 /// An approval: it stands for ever.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approval {
     /// Who approved.
     pub mark: Mark,
@@ -107,7 +118,7 @@ pub struct Approval {
 }
 
 /// One version.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Version {
     /// Its number.
     pub number: VersionNumber,
@@ -139,8 +150,10 @@ pub struct Version {
     pub staged: Option<Mark>,
     /// Whether it has ever served.
     pub has_served: bool,
-    /// Its evaluations, oldest first, at most [`EVALUATIONS_MAX`].
+    /// Its newest evaluations, oldest first.
     pub evaluations: VecDeque<Evaluation>,
+    /// The newest figure of each name, of every evaluation that there was.
+    pub figures: BTreeMap<MetricName, f64>,
     /// The newest proposal.
     pub proposal: Option<Proposal>,
     /// The approval.
@@ -154,19 +167,10 @@ impl Version {
     pub fn to_ref(&self) -> VersionRef {
         VersionRef { version: self.number, run: self.run, path: self.path.clone(), digest: self.digest }
     }
-
-    /// The newest figure of each name, with the evaluation that it is of.
-    pub fn figures(&self) -> BTreeMap<&MetricName, (f64, &Evaluation)> {
-        let mut newest = BTreeMap::new();
-        for evaluation in &self.evaluations {
-            newest.extend(evaluation.figures.iter().map(|(name, figure)| (name, (*figure, evaluation))));
-        }
-        newest
-    }
 }
 
 /// One model.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Model {
     /// The tenant.
     pub project: ProjectName,
@@ -268,8 +272,8 @@ impl Model {
         match pick {
             Pick::Version(number) => self.version(*number),
             Pick::Alias(alias) => {
-                let there = || self.aliases.keys().map(AliasName::as_str).collect::<Vec<_>>().join(", ");
                 let known = self.aliases.get(alias);
+                let there = || listed(self.aliases.keys());
                 let known = known.ok_or_else(|| Refusal::NoSuchAlias { model: self.name.clone(), alias: alias.clone(), there: there() })?;
                 self.version(known.version)
             }

@@ -4,11 +4,12 @@ use crate::Model;
 use footplate_es::{Evolve, Project};
 use footplate_events::{Event, Recorded};
 use footplate_types::{ModelId, ModelName, ProjectName};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 /// All models.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Registry {
     models: BTreeMap<ModelId, Model>,
     names: BTreeMap<ProjectName, BTreeMap<ModelName, ModelId>>,

@@ -84,14 +84,12 @@ pub enum SourceRefusal {
         there: String,
     },
     /// Too many files.
-    #[error("folder {path} of run {run} holds {count} files, more than {FILES_MAX}")]
+    #[error("folder {path} of run {run} holds more than {FILES_MAX} files")]
     TooManyFiles {
         /// The run.
         run: RunId,
         /// The path.
         path: ArtifactPath,
-        /// How many.
-        count: usize,
     },
 }
 
@@ -107,13 +105,21 @@ const fn late_text(late: bool) -> &'static str {
     if late { " in its sealed record; one was logged after the seal" } else { "" }
 }
 
-/// What the ledger says of a run, as far as a version can be made of it: folded from the run's events and from its job's.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What the ledger says of a run, as far as a version can be made of one artifact of it: folded from the run's events and from its job's. It
+/// holds no more than a version may, however much the run logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunRecord {
+    path: ArtifactPath,
     began: bool,
     seal: Option<RunSealed>,
-    artifacts: BTreeMap<ArtifactPath, LoggedArtifact>,
-    late: BTreeSet<ArtifactPath>,
+    /// What lies at the path itself.
+    file: Option<LoggedArtifact>,
+    /// What lies below it; one more than a version may have tells that there are too many.
+    below: BTreeMap<ArtifactPath, LoggedArtifact>,
+    /// Whether something came to the path after the seal.
+    late: bool,
+    /// The first names of what lies elsewhere; one more than are shown tells that there are others.
+    elsewhere: BTreeSet<ArtifactPath>,
 }
 
 impl footplate_es::Evolve for RunRecord {
@@ -121,7 +127,7 @@ impl footplate_es::Evolve for RunRecord {
         match &recorded.envelope.event {
             Event::RunCreated(_) | Event::JobSubmitted(_) => self.began = true,
             Event::RunArtifactsLogged(fact) if self.seal.is_some() => {
-                self.late.extend(fact.artifacts.iter().map(|artifact| artifact.path.clone()));
+                self.late |= fact.artifacts.iter().any(|artifact| is_below(&artifact.path, &self.path));
             }
             Event::RunArtifactsLogged(fact) => fact.artifacts.iter().for_each(|artifact| self.logged(artifact)),
             // The first seal stands.
@@ -132,14 +138,26 @@ impl footplate_es::Evolve for RunRecord {
 }
 
 impl RunRecord {
-    /// A path logged again names the new content, unless an earlier attempt's worker is late.
+    /// Of a run of which nothing is known yet, for what lies at a path: a file, or a folder.
+    pub fn of(path: ArtifactPath) -> Self {
+        Self { path, began: false, seal: None, file: None, below: BTreeMap::new(), late: false, elsewhere: BTreeSet::new() }
+    }
+
     fn logged(&mut self, artifact: &LoggedArtifact) {
-        let outranked = self
-            .artifacts
-            .get(&artifact.path)
-            .is_some_and(|known| artifact.attempt != AttemptNumber(0) && artifact.attempt < known.attempt);
-        if !outranked {
-            self.artifacts.insert(artifact.path.clone(), artifact.clone());
+        if artifact.path == self.path {
+            if self.file.as_ref().is_none_or(|known| follows(artifact, known)) {
+                self.file = Some(artifact.clone());
+            }
+        } else if is_below(&artifact.path, &self.path) {
+            let known = self.below.get(&artifact.path);
+            if known.map_or(self.below.len() <= FILES_MAX, |known| follows(artifact, known)) {
+                self.below.insert(artifact.path.clone(), artifact.clone());
+            }
+        } else {
+            self.elsewhere.insert(artifact.path.clone());
+            if self.elsewhere.len() > SHOWN_MAX + 1 {
+                self.elsewhere.pop_last();
+            }
         }
     }
 
@@ -148,11 +166,11 @@ impl RunRecord {
         self.began
     }
 
-    /// The artifact at a path, if a version may be made of it.
+    /// The artifact at the path, if a version may be made of it.
     ///
     /// # Errors
     /// Why not.
-    pub fn source(&self, run: RunId, path: &ArtifactPath, allowed: Allowed) -> Result<Source, SourceRefusal> {
+    pub fn source(&self, run: RunId, allowed: Allowed) -> Result<Source, SourceRefusal> {
         if !self.began {
             return Err(SourceRefusal::NoSuchRun { run });
         }
@@ -163,13 +181,13 @@ impl RunRecord {
         if !seal.complete && !allowed.incomplete {
             return Err(SourceRefusal::Incomplete { run, missing: seal.missing.join("; ") });
         }
-        let found = self.below(path);
+        let path = &self.path;
+        let found: Vec<&LoggedArtifact> = self.file.as_ref().map_or_else(|| self.below.values().collect(), |file| vec![file]);
         if found.is_empty() {
-            let late = self.late.iter().any(|late| is_below(late, path));
-            return Err(SourceRefusal::NoSuchArtifact { run, path: path.clone(), late, there: self.there() });
+            return Err(SourceRefusal::NoSuchArtifact { run, path: path.clone(), late: self.late, there: self.there() });
         }
         if found.len() > FILES_MAX {
-            return Err(SourceRefusal::TooManyFiles { run, path: path.clone(), count: found.len() });
+            return Err(SourceRefusal::TooManyFiles { run, path: path.clone() });
         }
         let file = |artifact: &&LoggedArtifact| ModelFile { path: artifact.path.clone(), digest: artifact.digest, bytes: artifact.bytes };
         Ok(Source {
@@ -184,24 +202,21 @@ impl RunRecord {
         })
     }
 
-    /// The file of this path, or every file below it.
-    fn below(&self, path: &ArtifactPath) -> Vec<&LoggedArtifact> {
-        if let Some(file) = self.artifacts.get(path) {
-            return vec![file];
-        }
-        self.artifacts.values().filter(|artifact| is_below(&artifact.path, path)).collect()
-    }
-
     fn there(&self) -> String {
-        if self.artifacts.is_empty() {
+        if self.elsewhere.is_empty() {
             return "none: the run logged no artifact before it was sealed".to_owned();
         }
-        let mut shown: Vec<&str> = self.artifacts.keys().take(SHOWN_MAX).map(ArtifactPath::as_str).collect();
-        if self.artifacts.len() > SHOWN_MAX {
+        let mut shown: Vec<&str> = self.elsewhere.iter().take(SHOWN_MAX).map(ArtifactPath::as_str).collect();
+        if self.elsewhere.len() > SHOWN_MAX {
             shown.push("...");
         }
         shown.join(", ")
     }
+}
+
+/// A path logged again names the new content, unless an earlier attempt's worker is late.
+fn follows(artifact: &LoggedArtifact, known: &LoggedArtifact) -> bool {
+    artifact.attempt == AttemptNumber(0) || artifact.attempt >= known.attempt
 }
 
 fn is_below(path: &ArtifactPath, folder: &ArtifactPath) -> bool {

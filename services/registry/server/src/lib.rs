@@ -19,7 +19,7 @@ use crate::{models::Models, shell::Shell, views::Views};
 use footplate_api::server::ServerParts;
 use footplate_api::v1::{registry_service_server::RegistryServiceServer, registry_view_service_server::RegistryViewServiceServer};
 use footplate_clock::SharedClock;
-use footplate_eventlog::{Ledger, Live, follow};
+use footplate_eventlog::{Keeper, Ledger, Live, follow, snapshot};
 use footplate_events::{Aggregate, Subject};
 pub use footplate_registry_core::{ModelUri, Pick, Reference, RunUri};
 use footplate_registry_core::{Registry, SERVICE};
@@ -62,12 +62,14 @@ pub struct Config {
     pub wait: Duration,
     /// Who is alone in a project.
     pub membership: Membership,
+    /// Where the view is kept between two starts; absent: every start reads the whole ledger.
+    pub snapshots: Option<Keeper>,
 }
 
 impl Config {
     /// The defaults for an instance: nobody is alone in a project.
     pub fn new(instance: impl Into<String>) -> Self {
-        Self { instance: instance.into(), wait: Duration::from_secs(10), membership: Membership::new(|_, _| false) }
+        Self { instance: instance.into(), wait: Duration::from_secs(10), membership: Membership::new(|_, _| false), snapshots: None }
     }
 }
 
@@ -97,13 +99,20 @@ impl Handle {
     }
 }
 
+/// What the view's bytes in a snapshot mean: to be raised whenever the state, how it is folded or what is folded changes.
+const FORM: &str = "1";
+
 /// Starts the registry's tasks under `context` and gives its part of the API.
-pub fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, context: &Context) -> Handle {
+pub async fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, context: &Context) -> Handle {
     let service = ServiceName::parse(SERVICE).expect("a literal that is valid");
     let ledger = &ledger.of(&service);
-    let live = Live::new(Registry::default(), 0);
+    let snapshots = config.snapshots.as_ref().map(|keeper| keeper.of(SERVICE, FORM));
+    let live: Live<Registry> = snapshot::open(snapshots.clone(), ledger).await;
     let token = context.shutdown.token();
     context.supervisor.spawn_infallible("registry view", follow(ledger.clone(), filters(), live.clone(), token.clone()));
+    if let Some(snapshots) = snapshots {
+        context.supervisor.spawn_infallible("registry snapshots", snapshots.keep(ledger.clone(), live.clone(), token.clone()));
+    }
     let latch = context.readiness.latch("registry view");
     let (read, behind, until) = (live.clone(), ledger.clone(), token);
     context.supervisor.spawn_infallible("registry start", async move {

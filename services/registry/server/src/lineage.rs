@@ -27,7 +27,10 @@ impl Shell {
             Some(version) => {
                 let facts = self.facts(&of_version(version)).await?;
                 if facts.is_empty() {
-                    return Err(crate::refused::refused(No::NoSuchVersion { model: name, version, newest: None }));
+                    // Which versions there are instead, the view knows.
+                    self.at_least(view_sequence).await?;
+                    let newest = self.live.read().model(&project, &name).and_then(|model| model.versions.keys().next_back().copied());
+                    return Err(crate::refused::refused(No::NoSuchVersion { model: name, version, newest }));
                 }
                 events.extend(facts);
             }

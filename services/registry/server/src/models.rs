@@ -2,14 +2,14 @@
 
 use crate::read::stage_of;
 use crate::shell::{Shell, model_of, version_of};
-use crate::write::{Asked, Caller};
+use crate::write::{Asked, Caller, Written};
 use footplate_api::server::named_project;
 use footplate_api::server::principal;
 use footplate_api::v1::{self, registry_service_server::RegistryService};
 use footplate_api::{Refusal, reason};
 use footplate_events::facts::EvaluationData;
 use footplate_registry_core::{Allowed, Command};
-use footplate_types::{AliasName, ArtifactPath, Digest, Invalid, MetricName, RunId, VersionNumber};
+use footplate_types::{AliasName, ArtifactPath, Digest, Invalid, MetricName, PrincipalId, RunId, VersionNumber};
 use std::collections::BTreeMap;
 use tonic::{Request, Response, Status};
 
@@ -23,12 +23,31 @@ type Answer<T> = Result<Response<T>, Status>;
 /// Who asks about which model: what the message names, whoever the call's principal is.
 macro_rules! asked {
     ($request:expr, $method:literal, $model:ident) => {{
-        let actor = principal(&$request)?;
+        let actor = writer(&$request)?;
         let message = $request.into_inner();
         let (project, model) = (named_project(&message.project)?, model_of(&message.$model, stringify!($model))?);
         let caller = Caller { actor, request_id: message.request_id.clone() };
         (Asked::new(project, model, caller, $method, &message), message)
     }};
+}
+
+/// Who asks for a change: agents change no models.
+fn writer<T>(request: &Request<T>) -> Result<PrincipalId, Refusal> {
+    let actor = principal(request)?;
+    if actor.is_node() {
+        let told = format!("{actor} is a node: its agent changes no models");
+        return Err(Refusal::new(&reason::PROJECT_DENIED, told).next("use the token of a person or a program"));
+    }
+    Ok(actor)
+}
+
+/// The number of the version that a write is about; where the view is behind it is not known here, and no 0 is answered instead.
+fn number_of(written: &Written) -> Result<u32, Refusal> {
+    let unseen = || {
+        let told = format!("it is written (ledger sequence {}), and the number of the version is not known here yet", written.sequence);
+        Refusal::new(&reason::VIEW_BEHIND, told).next("repeat the request with the same request id, or list the versions")
+    };
+    Ok(written.version.ok_or_else(unseen)?.0)
 }
 
 fn alias_of(text: &str) -> Result<AliasName, Refusal> {
@@ -87,14 +106,15 @@ impl RegistryService for Models {
         let run = RunId::parse(&message.run_id).map_err(|invalid| Refusal::from(invalid.of("run_id")))?;
         let path = ArtifactPath::parse(&message.path).map_err(|invalid| Refusal::from(invalid.of("path")))?;
         let allowed = Allowed { failed: message.allow_failed, incomplete: message.allow_incomplete };
-        let source = self.shell.source(&asked.project, run, &path, allowed).await?;
-        let digest = source.digest.to_string();
-        let written = self.shell.write(&asked, Command::Register { source, note: message.note }).await?;
-        let unseen = || {
-            let told = "the version is registered, and its number is not known here yet";
-            Refusal::new(&reason::VIEW_BEHIND, told).next("repeat the request with the same request id, or list the versions")
+        let (written, digest) = match self.shell.registered_before(&asked).await? {
+            Some(before) => before,
+            None => {
+                let source = self.shell.source(&asked.project, run, path, allowed).await?;
+                let digest = source.digest;
+                (self.shell.write(&asked, Command::Register { source, note: message.note }).await?, digest)
+            }
         };
-        let version = written.version.ok_or_else(unseen)?.0;
+        let (version, digest) = (number_of(&written)?, digest.to_string());
         Ok(Response::new(v1::RegisterVersionResponse { version, digest, sequence: written.sequence }))
     }
 
@@ -147,14 +167,14 @@ impl RegistryService for Models {
         let (asked, message) = asked!(request, "RollBackModel", model);
         let to = (message.to > 0).then_some(VersionNumber(message.to));
         let written = self.shell.write(&asked.seen(message.seen), Command::RollBack { to, reason: message.reason }).await?;
-        let version = written.version.map_or(0, |version| version.0);
+        let version = number_of(&written)?;
         Ok(Response::new(v1::RollBackModelResponse { version, sequence: written.sequence }))
     }
 
     async fn archive_version(&self, request: Request<v1::ArchiveVersionRequest>) -> Answer<v1::WriteResponse> {
         let (asked, message) = asked!(request, "ArchiveVersion", model);
         let (version, free_aliases) = (version_of(message.version)?, message.free_aliases);
-        self.write(&asked, Command::Archive { version, free_aliases, reason: message.reason }).await
+        self.write(&asked.seen(message.seen), Command::Archive { version, free_aliases, reason: message.reason }).await
     }
 
     async fn set_alias(&self, request: Request<v1::SetAliasRequest>) -> Answer<v1::WriteResponse> {
@@ -166,7 +186,7 @@ impl RegistryService for Models {
     async fn remove_alias(&self, request: Request<v1::RemoveAliasRequest>) -> Answer<v1::WriteResponse> {
         let (asked, message) = asked!(request, "RemoveAlias", model);
         let alias = alias_of(&message.alias)?;
-        self.write(&asked, Command::RemoveAlias { alias, reason: message.reason }).await
+        self.write(&asked.seen(message.seen), Command::RemoveAlias { alias, reason: message.reason }).await
     }
 
     async fn resolve_model(&self, request: Request<v1::ResolveModelRequest>) -> Answer<v1::ResolveModelResponse> {

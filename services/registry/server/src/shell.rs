@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// The most writes that wait behind one of the same model.
 const WAITING_MAX: usize = 512;
+/// Events that are read from the broker at a time, and held at once: one may have 256 KiB.
+const PAGE: usize = 100;
 
 /// What every method needs. Cheap to clone.
 #[derive(Clone)]
@@ -50,20 +52,31 @@ impl Shell {
         self.lines.turn(ModelId::of(project, model).as_bytes()[0], "model", model).await
     }
 
-    /// The events of an aggregate, read from the broker.
-    pub(crate) async fn facts(&self, subject: &Subject) -> Result<Vec<Recorded>, Refusal> {
-        let items = self.ledger.aggregate(subject).await.map_err(away)?;
-        let mut facts = Vec::new();
-        for item in items {
-            match item {
-                LedgerItem::Fact(recorded) => facts.push(*recorded),
-                LedgerItem::Unknown { sequence, subject, .. } | LedgerItem::Poison { sequence, subject, .. } => {
-                    let told = format!("event {sequence} on {subject} cannot be read by this build");
-                    return Err(Refusal::new(&reason::UNREADABLE_HISTORY, told));
+    /// Gives away each event of an aggregate in order, read from the broker page by page.
+    pub(crate) async fn each_fact(&self, subject: &Subject, mut take: impl FnMut(Recorded) + Send) -> Result<(), Refusal> {
+        let filter = subject.to_string();
+        let mut from = Some(1);
+        while let Some(next) = from {
+            let (page, more) = self.ledger.read(&filter, next, PAGE).await.map_err(away)?;
+            for item in page {
+                match item {
+                    LedgerItem::Fact(recorded) => take(*recorded),
+                    LedgerItem::Unknown { sequence, subject, .. } | LedgerItem::Poison { sequence, subject, .. } => {
+                        let told = format!("event {sequence} on {subject} cannot be read by this build");
+                        return Err(Refusal::new(&reason::UNREADABLE_HISTORY, told));
+                    }
+                    LedgerItem::Position(_) => {}
                 }
-                LedgerItem::Position(_) => {}
             }
+            from = more;
         }
+        Ok(())
+    }
+
+    /// The events of an aggregate that has few.
+    pub(crate) async fn facts(&self, subject: &Subject) -> Result<Vec<Recorded>, Refusal> {
+        let mut facts = Vec::new();
+        self.each_fact(subject, |recorded| facts.push(recorded)).await?;
         Ok(facts)
     }
 }

@@ -62,7 +62,7 @@ pub(crate) fn brief(model: &Model, version: &Version) -> v1::ModelVersion {
         note: version.note.clone(),
         registered: Some(mark(&version.registered)),
         evaluations: Vec::new(),
-        figures: version.figures().into_iter().map(|(name, (figure, _))| (name.to_string(), figure)).collect(),
+        figures: version.figures.iter().map(|(name, figure)| (name.to_string(), *figure)).collect(),
         approval: approval.to_owned(),
         proposed: version.proposal.as_ref().map(|proposal| mark(&proposal.mark)),
         answered: answered.map(mark),

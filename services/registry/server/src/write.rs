@@ -154,14 +154,28 @@ impl Shell {
     }
 
     /// The artifact of a run that a version is to be made of, as the ledger has it.
-    pub(crate) async fn source(&self, project: &ProjectName, run: RunId, path: &ArtifactPath, allowed: Allowed) -> Result<Source, Refusal> {
-        let mut record = RunRecord::default();
-        self.facts(&Subject::run(project, run)).await?.iter().for_each(|recorded| record.evolve(recorded));
+    pub(crate) async fn source(&self, project: &ProjectName, run: RunId, path: ArtifactPath, allowed: Allowed) -> Result<Source, Refusal> {
+        let mut record = RunRecord::of(path);
+        self.each_fact(&Subject::run(project, run), |recorded| record.evolve(&recorded)).await?;
         if !record.began() {
             // A run with a job begins with the job's submission.
-            self.facts(&Subject::job(project, run)).await?.iter().for_each(|recorded| record.evolve(recorded));
+            self.each_fact(&Subject::job(project, run), |recorded| record.evolve(&recorded)).await?;
         }
-        record.source(run, path, allowed).map_err(source_refused)
+        record.source(run, allowed).map_err(source_refused)
+    }
+
+    /// What the same request, sent before under its key, has registered: then its run need not be read again.
+    pub(crate) async fn registered_before(&self, asked: &Asked) -> Result<Option<(Written, Digest)>, Refusal> {
+        if asked.body.is_none() {
+            return Ok(None);
+        }
+        self.caught_up().await?;
+        let state = self.live.read();
+        let Some(model) = state.model(&asked.project, &asked.model) else { return Ok(None) };
+        let Some(known) = model.remembered(&asked.id) else { return Ok(None) };
+        let written = same(&known, asked)?;
+        let version = written.version.and_then(|number| model.versions.get(&number));
+        Ok(version.map(|version| (written, version.digest)))
     }
 }
 

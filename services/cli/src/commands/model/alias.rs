@@ -48,7 +48,7 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
             (Done::with(version, format!("is named {alias}")), answer.sequence)
         }
         None => {
-            let message = v1::RemoveAliasRequest { project, model, alias: alias.clone(), reason, request_id };
+            let message = v1::RemoveAliasRequest { project, model, alias: alias.clone(), reason, request_id, seen: 0 };
             let answer = call!(client, registry.remove_alias(message))?;
             (Done { version: None, what: format!("has no alias {alias} any more") }, answer.sequence)
         }

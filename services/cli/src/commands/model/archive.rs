@@ -44,6 +44,7 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         free_aliases: args.free_aliases,
         reason: args.reason,
         request_id: footplate_clock::request_id().to_string(),
+        seen: 0,
     };
     let answer = call!(client, registry.archive_version(message))?;
     written(&ctx, &client, &args.model, Done::with(args.version, "archived"), answer.sequence).await

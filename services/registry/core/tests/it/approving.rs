@@ -1,6 +1,7 @@
 //! Who may say that a version may serve.
 
 use crate::world::*;
+use footplate_es::Decide;
 use footplate_events::Event;
 use footplate_registry_core::{Command, Facts, Refusal};
 
@@ -76,4 +77,22 @@ fn an_archived_version_is_neither_proposed_nor_approved() {
     for command in [propose(1), approve(1), promote(1)] {
         assert!(matches!(world.refuses("bob", command), Refusal::Archived { .. }));
     }
+}
+
+#[test]
+fn nobody_answers_a_proposal_that_came_after_they_looked() {
+    let mut world = World::with_versions(1);
+    world.does("ada", propose(1));
+    let seen = Facts { seen: Some(world.sequence()), ..World::facts("bob") };
+    // What else is said of the version in between does not matter.
+    world.does("ada", set_alias("candidate", 1));
+    assert!(world.model().decide(approve(1), &seen).is_ok());
+    world.does("ada", reject(1));
+    world.does("eve", propose(1));
+    for answer in [approve(1), reject(1)] {
+        let refused = world.ask(answer, &seen).unwrap_err();
+        assert!(matches!(&refused, Refusal::Overtaken { by, now, .. } if *by == who("eve") && now == "one by eve"), "{refused:?}");
+    }
+    let now = Facts { seen: Some(world.sequence()), ..World::facts("bob") };
+    world.ask(approve(1), &now).unwrap();
 }

@@ -1,7 +1,9 @@
 //! From a version back to what it is made of, and to who said what of it.
 
 use crate::world::*;
+use footplate_registry_core::Command;
 use footplate_registry_core::lineage::{self, Graph};
+use footplate_types::MetricName;
 use std::collections::BTreeSet;
 
 fn acts(graph: &Graph) -> Vec<&str> {
@@ -33,4 +35,16 @@ fn everything_that_was_said_of_a_version_is_in_its_lineage_and_nothing_of_anothe
     );
     let whole = lineage::of(&world.ledger, None);
     assert_eq!(acts(&whole).len(), 8);
+}
+
+#[test]
+fn a_figure_is_told_as_one_whatever_its_name() {
+    let mut world = World::with_versions(1);
+    let figures = ["acc", "at", "reason"].map(|name| (MetricName::parse(name).unwrap(), 0.5)).into();
+    world.does("ada", Command::Evaluate { version: v(1), figures, data: None, note: "nightly".to_owned() });
+    let graph = lineage::of(&world.ledger, None);
+    let act = graph.nodes().into_iter().find(|node| node.label == "evaluated").unwrap();
+    let figures: Vec<&str> = act.facts.keys().filter_map(|key| key.strip_prefix("figure ")).collect();
+    assert_eq!((figures, act.facts["reason"].as_str()), (vec!["acc", "at", "reason"], "nightly"));
+    assert_ne!(act.facts["at"], "0.5");
 }

@@ -147,4 +147,32 @@ fn an_alias_that_someone_else_moved_meanwhile_is_left_to_them() {
     world.does("bob", set_alias("champion", 2));
     assert!(matches!(world.ask(set_alias("champion", 3), &seen), Err(Refusal::Overtaken { .. })));
     assert_eq!(world.ask(set_alias("champion", 2), &seen).unwrap(), []);
+    let remove = Command::RemoveAlias { alias: alias("champion"), reason: String::new() };
+    for taken_away in [remove.clone(), archive(2, true)] {
+        let refused = world.ask(taken_away, &seen).unwrap_err();
+        assert!(matches!(&refused, Refusal::Overtaken { by, now, .. } if *by == who("bob") && now == "version 2"), "{refused:?}");
+    }
+    let now = Facts { seen: Some(world.sequence()), ..World::facts("eve") };
+    assert!(world.model().decide(archive(2, true), &now).is_ok());
+    world.ask(remove, &now).unwrap();
+}
+
+#[test]
+fn of_many_aliases_a_refusal_names_ten() {
+    let mut world = World::with_versions(1);
+    for n in 0..10 {
+        world.does("ada", set_alias(&format!("a{n}"), 1));
+    }
+    let told = |world: &mut World| {
+        let picked = world.model().pick(&Pick::Alias(alias("nobody"))).map(|_| ());
+        (world.refuses("ada", archive(1, false)).to_string(), picked)
+    };
+    let (archived, picked) = told(&mut world);
+    assert!(archived.ends_with("named by a0, a1, a2, a3, a4, a5, a6, a7, a8, a9"), "{archived}");
+    assert!(matches!(picked, Err(Refusal::NoSuchAlias { there, .. }) if there.ends_with("a8, a9")));
+    world.does("ada", set_alias("b", 1));
+    world.does("ada", set_alias("c", 1));
+    let (archived, picked) = told(&mut world);
+    assert!(archived.ends_with("a8, a9 and 2 more"), "{archived}");
+    assert!(matches!(picked, Err(Refusal::NoSuchAlias { there, .. }) if there.ends_with("a8, a9 and 2 more")));
 }

@@ -59,15 +59,15 @@ pub(crate) fn opened() -> Event {
     RunCreated { name: name.clone(), experiment, experiment_name: name, body: None, hypothesis: String::new() }.into()
 }
 
-/// The record of a sealed run with these files.
-pub(crate) fn record(files: &[(&str, &str)], seal: RunSealed) -> RunRecord {
+/// The record, for a path, of a sealed run with these files.
+pub(crate) fn record(at: &str, files: &[(&str, &str)], seal: RunSealed) -> RunRecord {
     let artifacts = files.iter().map(|(at, content)| logged(at, content)).collect();
-    told(vec![opened(), RunArtifactsLogged { artifacts }.into(), seal.into()])
+    told(at, vec![opened(), RunArtifactsLogged { artifacts }.into(), seal.into()])
 }
 
-/// The record of a run of which this is told.
-pub(crate) fn told(events: Vec<Event>) -> RunRecord {
-    let mut record = RunRecord::default();
+/// The record, for a path, of a run of which this is told.
+pub(crate) fn told(at: &str, events: Vec<Event>) -> RunRecord {
+    let mut record = RunRecord::of(path(at));
     for (index, event) in events.into_iter().enumerate() {
         record.evolve(&recorded(index as u64 + 1, &who("ada"), Subject::run(&project(), run_id()), event));
     }
@@ -75,8 +75,8 @@ pub(crate) fn told(events: Vec<Event>) -> RunRecord {
 }
 
 pub(crate) fn source() -> Source {
-    let record = record(&[("model.bin", "weights")], sealed(Outcome::Succeeded, true));
-    record.source(run_id(), &path("model.bin"), Allowed::default()).unwrap()
+    let record = record("model.bin", &[("model.bin", "weights")], sealed(Outcome::Succeeded, true));
+    record.source(run_id(), Allowed::default()).unwrap()
 }
 
 pub(crate) fn recorded(sequence: u64, by: &PrincipalId, subject: Subject, event: Event) -> Recorded {

@@ -51,18 +51,10 @@ async fn stages_roll_backs_and_the_archive_follow_the_rules_over_the_wire() {
     assert_eq!(ada.roll_back().await.unwrap().version, 1);
     assert_eq!(ada.roll_back().await.unwrap().version, 2);
     assert_eq!(ada.model().await.history, [1, 2, 1, 2]);
-    let archive = |version, free_aliases| v1::ArchiveVersionRequest {
-        project: "vision".to_owned(),
-        model: "digits".to_owned(),
-        version,
-        free_aliases,
-        ..v1::ArchiveVersionRequest::default()
-    };
-    let archived = |request| ada.client.once(async { ada.client.registry().archive_version(request).await });
-    assert_eq!(archived(archive(2, true)).await.unwrap_err().reason, "VERSION_SERVES");
+    assert_eq!(ada.archive(2, true, 0).await.unwrap_err().reason, "VERSION_SERVES");
     ada.set_alias("old", 1).await.unwrap();
-    assert_eq!(archived(archive(1, false)).await.unwrap_err().reason, "VERSION_HAS_ALIASES");
-    archived(archive(1, true)).await.unwrap();
+    assert_eq!(ada.archive(1, false, 0).await.unwrap_err().reason, "VERSION_HAS_ALIASES");
+    ada.archive(1, true, 0).await.unwrap();
     assert_eq!(ada.roll_back().await.unwrap_err().reason, "VERSION_ARCHIVED");
     let staged = |stage: &str| v1::MoveVersionRequest {
         project: "vision".to_owned(),
@@ -76,5 +68,68 @@ async fn stages_roll_backs_and_the_archive_follow_the_rules_over_the_wire() {
     ada.client.once(ada.client.registry().move_version(staged("staging"))).await.unwrap();
     assert_eq!(ada.resolve("models:/digits/Staging").await.unwrap().version.unwrap().version, 1);
     assert!(stage.registry.verified().await.equal);
+    stage.registry.stop().await;
+}
+
+#[tokio::test]
+async fn nobody_answers_a_proposal_or_takes_away_an_alias_that_they_have_not_seen() {
+    let stage = stage().await;
+    let (ada, bob) = (stage.registry.of("ada"), stage.registry.of("bob"));
+    ada.create("digits").await.unwrap();
+    let run = trained(stage.broker.as_ref(), "vision", 1).await;
+    ada.register(ada.registration(run, "model.bin")).await.unwrap();
+    let first = ada.propose(1).await.unwrap().sequence;
+    let withdrawn = ada.client.once(ada.client.registry().reject_version(ada.about(1))).await.unwrap().sequence;
+    let second = ada.propose(1).await.unwrap().sequence;
+    for seen in [first, withdrawn] {
+        let answer = || v1::VersionRequest { seen, ..bob.about(1) };
+        let approved = bob.client.once(bob.client.registry().approve_version(answer())).await.unwrap_err();
+        let rejected = bob.client.once(bob.client.registry().reject_version(answer())).await.unwrap_err();
+        assert_eq!((approved.reason.as_str(), rejected.reason.as_str()), ("OVERTAKEN", "OVERTAKEN"));
+        assert!(approved.message.contains(&format!("ledger sequence {second}")), "{approved:?}");
+    }
+    let seen = v1::VersionRequest { seen: second, ..bob.about(1) };
+    bob.client.once(bob.client.registry().approve_version(seen)).await.unwrap();
+
+    ada.register(ada.registration(run, "model.bin")).await.unwrap();
+    let before = ada.set_alias("champion", 2).await.unwrap().sequence;
+    let moved = bob.set_alias("champion", 1).await.unwrap().sequence;
+    for refused in [ada.remove_alias("champion", before).await.unwrap_err(), ada.archive(1, true, before).await.unwrap_err()] {
+        assert!(refused.reason == "OVERTAKEN" && refused.message.contains("bob"), "{refused:?}");
+    }
+    assert_eq!(ada.resolve("models:/digits@champion").await.unwrap().version.unwrap().version, 1);
+    ada.remove_alias("champion", moved).await.unwrap();
+    stage.registry.stop().await;
+}
+
+#[tokio::test]
+async fn an_agent_reads_models_and_changes_none() {
+    let stage = stage().await;
+    approved_versions(&stage, 2).await;
+    let (ada, agent) = (stage.registry.of("ada"), stage.registry.of("node:gpu-01"));
+    ada.promote(1).await.unwrap();
+    let before = ada.model().await;
+    let (about, registry) = (|| agent.about(2), || agent.client.registry());
+    let (project, model, reason) = ("vision".to_owned(), "digits".to_owned(), String::new());
+    let moved = v1::MoveVersionRequest { project, model, version: 2, stage: "Staging".to_owned(), reason, ..Default::default() };
+    let refusals = [
+        agent.create("other").await.unwrap_err(),
+        agent.register(agent.registration(run_id(1), "model.bin")).await.unwrap_err(),
+        agent.evaluate(agent.figures(2, [("acc".to_owned(), 1.0)])).await.unwrap_err(),
+        agent.propose(2).await.unwrap_err(),
+        agent.approve(2).await.unwrap_err(),
+        agent.client.once(registry().reject_version(about())).await.unwrap_err(),
+        agent.promote(2).await.unwrap_err(),
+        agent.client.once(registry().move_version(moved)).await.unwrap_err(),
+        agent.roll_back().await.unwrap_err(),
+        agent.archive(2, true, 0).await.unwrap_err(),
+        agent.set_alias("champion", 2).await.unwrap_err(),
+        agent.remove_alias("champion", 0).await.unwrap_err(),
+    ];
+    for refused in &refusals {
+        assert!(refused.reason == "PROJECT_DENIED" && refused.message.contains("node:gpu-01"), "{refused:?}");
+    }
+    assert_eq!(agent.model().await, before);
+    assert_eq!(agent.resolve("models:/digits/Production").await.unwrap().version.unwrap().version, 1);
     stage.registry.stop().await;
 }

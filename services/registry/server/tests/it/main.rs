@@ -7,4 +7,6 @@ mod races;
 mod reads;
 mod real;
 mod registering;
+mod snapshots;
 mod stage;
+mod watched;

@@ -44,7 +44,9 @@ async fn of_two_promotions_at_once_one_wins_and_the_other_is_told_by_whom() {
         };
         assert_eq!((loser.reason.as_str(), loser.exit().code()), ("OVERTAKEN", 4));
         assert!(loser.message.contains(by) && loser.message.contains(&format!("version {winner}")), "{loser:?}");
-        stage.registry.handle.live().at_least(sequence, SOON).await.unwrap();
+        for reader in [&ada, &bob] {
+            assert_eq!(reader.in_stage("Production", sequence).await, [winner], "exactly one stands in Production");
+        }
         assert_eq!(ada.model().await.serving, winner);
     }
     assert!(stage.registry.verified().await.equal && other.verified().await.equal);

@@ -84,6 +84,9 @@ async fn a_lineage_says_who_did_what_from_the_ledger_alone() {
     let whole = ada.client.once(ada.client.registry().get_model_lineage(asked(0))).await.unwrap();
     assert_eq!(whole.nodes.iter().filter(|node| node.kind == "version").count(), 2);
     let missing = ada.client.once(ada.client.registry().get_model_lineage(asked(7))).await.unwrap_err();
-    assert_eq!(missing.reason, "VERSION_NOT_FOUND");
+    assert_eq!(
+        (missing.reason.as_str(), missing.message.as_str()),
+        ("VERSION_NOT_FOUND", "model digits has no version 7; the newest is 2")
+    );
     stage.registry.stop().await;
 }

@@ -36,11 +36,22 @@ async fn on_a_real_broker_numbers_have_no_gap_and_one_promotion_wins_though_the_
         ada.propose(version).await.unwrap();
         bob.approve(version).await.unwrap();
     }
-    let (first, second) = tokio::join!(ada.promote(1), bob.promote(2));
-    assert!(first.is_ok() || second.is_ok(), "{first:?} {second:?}");
-    let last = [&first, &second].into_iter().flatten().map(|written| written.sequence).max().unwrap();
-    one.handle.live().at_least(last, SOON).await.unwrap();
-    let before = ada.model().await.serving;
+    // Both have looked at the same moment.
+    let looked = v1::GetModelRequest { project: "vision".to_owned(), name: "digits".to_owned(), at_least: 0 };
+    let seen = ada.client.once(ada.client.registry().get_model(looked)).await.unwrap().view_sequence;
+    let as_seen = |person: &Person, version| v1::VersionRequest { seen, ..person.about(version) };
+    let (first, second) = tokio::join!(async { ada.client.once(ada.client.registry().promote_version(as_seen(&ada, 1))).await }, async {
+        bob.client.once(bob.client.registry().promote_version(as_seen(&bob, 2))).await
+    });
+    let (before, sequence, lost) = match (first, second) {
+        (Ok(won), Err(lost)) => (1, won.sequence, lost),
+        (Err(lost), Ok(won)) => (2, won.sequence, lost),
+        both => panic!("exactly one wins: {both:?}"),
+    };
+    assert_eq!(lost.reason, "OVERTAKEN", "{lost:?}");
+    for reader in [&ada, &bob] {
+        assert_eq!(reader.in_stage("Production", sequence).await, [before], "exactly one stands in Production");
+    }
 
     server.kill9().await.unwrap();
     // What is asked while the broker is away is either done or not; under its key it is asked again until it is known.

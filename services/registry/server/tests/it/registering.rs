@@ -1,10 +1,12 @@
 //! Versions of artifacts of sealed runs, and of nothing else.
 
 use crate::stage::*;
+use crate::watched::Watched;
 use footplate_api::v1;
 use footplate_events::Subject;
 use footplate_events::facts::Outcome;
 use footplate_types::Digest;
+use std::sync::Arc;
 
 #[tokio::test]
 async fn a_version_keeps_what_the_run_recorded() {
@@ -61,21 +63,49 @@ async fn figures_are_kept_and_what_is_no_figure_is_refused() {
     let stage = stage().await;
     approved_versions(&stage, 1).await;
     let ada = stage.registry.of("ada");
-    let evaluate = |figure: f64| v1::EvaluateVersionRequest {
-        project: "vision".to_owned(),
-        model: "digits".to_owned(),
-        version: 1,
-        figures: [("acc".to_owned(), figure)].into(),
-        data: "test@3".to_owned(),
-        ..v1::EvaluateVersionRequest::default()
-    };
-    ada.client.once(ada.client.registry().evaluate_version(evaluate(0.5))).await.unwrap();
-    ada.client.once(ada.client.registry().evaluate_version(evaluate(0.75))).await.unwrap();
+    let acc = |figure: f64| ada.evaluate(ada.figures(1, [("acc".to_owned(), figure)]));
+    acc(0.5).await.unwrap();
+    acc(0.75).await.unwrap();
     let shown = ada.version(1).await;
     assert_eq!((shown.figures["acc"], shown.evaluations.len(), shown.evaluations[0].data.as_str()), (0.75, 2, "test@3"));
-    let refused = ada.client.once(ada.client.registry().evaluate_version(evaluate(f64::NAN))).await.unwrap_err();
+    let refused = acc(f64::NAN).await.unwrap_err();
     assert_eq!((refused.reason.as_str(), refused.field.as_deref()), ("INVALID_FIELD", Some("figures.acc")));
-    let nothing = v1::EvaluateVersionRequest { figures: Default::default(), ..evaluate(1.0) };
-    assert_eq!(ada.client.once(ada.client.registry().evaluate_version(nothing)).await.unwrap_err().reason, "INVALID_FIELD");
+    assert_eq!(ada.evaluate(ada.figures(1, [])).await.unwrap_err().reason, "INVALID_FIELD");
     stage.registry.stop().await;
+}
+
+#[tokio::test]
+async fn a_version_takes_no_more_names_of_figures_than_are_shown() {
+    let stage = stage().await;
+    approved_versions(&stage, 1).await;
+    let ada = stage.registry.of("ada");
+    let named = |names: std::ops::Range<u32>| ada.evaluate(ada.figures(1, names.map(|n| (format!("f{n}"), 0.5))));
+    named(0..1_000).await.unwrap();
+    named(1_000..2_000).await.unwrap();
+    let refused = named(1_999..2_001).await.unwrap_err();
+    assert_eq!((refused.reason.as_str(), refused.field.as_deref()), ("INVALID_FIELD", Some("figures")));
+    assert_eq!(refused.allowed.as_deref(), Some("at most 2000 names of figures a version"));
+    assert!(refused.value.as_deref().is_some_and(|value| value.starts_with("2001 names")), "{refused:?}");
+    named(0..1_000).await.unwrap();
+    let shown = ada.version(1).await;
+    assert_eq!((shown.figures.len(), shown.evaluations.len()), (2_000, 2));
+    stage.registry.stop().await;
+}
+
+#[tokio::test]
+async fn a_run_is_read_page_by_page_however_much_it_logged() {
+    let broker = Arc::new(Watched::new());
+    let registry = instance(broker.clone(), "one").await;
+    let ada = registry.of("ada");
+    ada.create("digits").await.unwrap();
+    let subject = Subject::run(&project(), run_id(1));
+    record(broker.as_ref(), subject.clone(), opened()).await;
+    for n in 0..240 {
+        record(broker.as_ref(), subject.clone(), artifacts(&[("model.bin", &format!("weights {n}"))])).await;
+    }
+    record(broker.as_ref(), subject.clone(), sealed(Outcome::Succeeded)).await;
+    let made = ada.register(ada.registration(run_id(1), "model.bin")).await.unwrap();
+    assert_eq!(made.digest, Digest::of(b"weights 239").to_string());
+    assert_eq!(broker.reads_of(&subject.to_string()), [100, 100, 100]);
+    registry.stop().await;
 }

@@ -27,8 +27,8 @@ pub(crate) struct Instance {
 }
 
 /// A broker in memory and one registry.
-pub(crate) struct Stage {
-    pub(crate) broker: Arc<MemoryBroker>,
+pub(crate) struct Stage<B = MemoryBroker> {
+    pub(crate) broker: Arc<B>,
     pub(crate) registry: Instance,
 }
 
@@ -47,11 +47,14 @@ pub(crate) async fn stage() -> Stage {
 }
 
 pub(crate) async fn instance(broker: Arc<dyn Broker>, name: &str) -> Instance {
+    instance_of(broker, Config::new(name)).await
+}
+
+pub(crate) async fn instance_of(broker: Arc<dyn Broker>, mut config: Config) -> Instance {
     let ledger = Ledger::new(broker);
     let context = Context::new(Duration::from_secs(5));
-    let mut config = Config::new(name);
     config.membership = Membership::new(|project, who| project.as_str() == ALONE && who.as_str() == "ada");
-    let handle = start(&config, &ledger, &SystemClock::shared(), &context);
+    let handle = start(&config, &ledger, &SystemClock::shared(), &context).await;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     // Whoever names themselves is believed here.
@@ -145,6 +148,36 @@ impl Person {
         self.client.once(self.client.registry().set_alias(asked)).await
     }
 
+    pub(crate) async fn remove_alias(&self, alias: &str, seen: u64) -> Told<v1::WriteResponse> {
+        let (project, model, alias) = (self.project.clone(), "digits".to_owned(), alias.to_owned());
+        let asked = v1::RemoveAliasRequest { project, model, alias, seen, ..v1::RemoveAliasRequest::default() };
+        self.client.once(self.client.registry().remove_alias(asked)).await
+    }
+
+    pub(crate) async fn archive(&self, version: u32, free_aliases: bool, seen: u64) -> Told<v1::WriteResponse> {
+        let (project, model) = (self.project.clone(), "digits".to_owned());
+        let asked = v1::ArchiveVersionRequest { project, model, version, free_aliases, seen, ..v1::ArchiveVersionRequest::default() };
+        self.client.once(self.client.registry().archive_version(asked)).await
+    }
+
+    pub(crate) fn figures(&self, version: u32, figures: impl IntoIterator<Item = (String, f64)>) -> v1::EvaluateVersionRequest {
+        let (project, model) = (self.project.clone(), "digits".to_owned());
+        let figures = figures.into_iter().collect();
+        v1::EvaluateVersionRequest { project, model, version, figures, data: "test@3".to_owned(), ..v1::EvaluateVersionRequest::default() }
+    }
+
+    pub(crate) async fn evaluate(&self, request: v1::EvaluateVersionRequest) -> Told<v1::WriteResponse> {
+        self.client.once(self.client.registry().evaluate_version(request)).await
+    }
+
+    /// The numbers of the versions in a stage.
+    pub(crate) async fn in_stage(&self, stage: &str, at_least: u64) -> Vec<u32> {
+        let (project, model, stages) = (self.project.clone(), "digits".to_owned(), vec![stage.to_owned()]);
+        let asked = v1::ListVersionsRequest { project, model, stages, at_least, ..v1::ListVersionsRequest::default() };
+        let page = self.client.once(self.client.registry().list_versions(asked)).await.unwrap();
+        page.versions.iter().map(|version| version.version).collect()
+    }
+
     pub(crate) async fn resolve(&self, uri: &str) -> Told<v1::ResolveModelResponse> {
         let asked = v1::ResolveModelRequest { project: self.project.clone(), uri: uri.to_owned(), at_least: 0 };
         self.client.once(self.client.registry().resolve_model(asked)).await
@@ -221,7 +254,7 @@ pub(crate) async fn trained(broker: &dyn Broker, project: &str, n: u8) -> RunId 
 }
 
 /// The model `digits` with so many versions, each proposed by Ada and approved by Bob.
-pub(crate) async fn approved_versions(stage: &Stage, count: u8) {
+pub(crate) async fn approved_versions<B: Broker>(stage: &Stage<B>, count: u8) {
     let (ada, bob) = (stage.registry.of("ada"), stage.registry.of("bob"));
     ada.create("digits").await.unwrap();
     for n in 1..=count {

@@ -53,12 +53,9 @@ impl BlobDoor {
     }
 }
 
-/// How a node's principal begins.
-const NODE: &str = "node:";
-
 /// Refuses a sealed document to whoever is no node.
 fn may_read<T>(request: &Request<T>, digest: &Digest, beginning: &[u8]) -> Result<(), Refusal> {
-    if !beginning.starts_with(SEALED_PREFIX) || principal(request)?.as_str().starts_with(NODE) {
+    if !beginning.starts_with(SEALED_PREFIX) || principal(request)?.is_node() {
         return Ok(());
     }
     Err(Refusal::new(&reason::PROJECT_DENIED, format!("{digest} is a sealed document: only the node that runs its job may read it"))

@@ -219,7 +219,7 @@ async fn fold_one(work: &Work, waiting: &Waiting, known: &BTreeSet<EventId>) -> 
     }
     let trace = waiting.report.traceparent.as_deref().and_then(Trace::parse);
     let trace = trace.or_else(|| state.chain.as_ref().and_then(|chain| chain.trace.as_deref()).and_then(Trace::parse));
-    let author = Author { actor: node_actor(&waiting.node), trace, cause: None, id };
+    let author = Author { actor: PrincipalId::of_node(&waiting.node), trace, cause: None, id };
     let decide = |state: &Run| -> Result<Vec<Event>, Refusal> {
         match asked(report) {
             Asked::Command(command) => state.decide(command, &RunFacts).map_err(crate::error::run_refused),
@@ -278,10 +278,6 @@ pub(crate) async fn check_artifacts(blobs: &footplate_blobs::Blobs, artifacts: &
         }
     }
     Ok(())
-}
-
-fn node_actor(node: &NodeName) -> PrincipalId {
-    PrincipalId::parse(&format!("node:{node}")).expect("a node's name is a slug, so it is printable and short")
 }
 
 #[cfg(test)]
