@@ -23,6 +23,8 @@ pub(super) struct Progress {
     pub(super) epoch: i64,
     pub(super) writer: String,
     pub(super) floors: Floors,
+    /// The floors as the row holds them, none before the first: what a raise names as its condition.
+    pub(super) stored: Option<Vec<i64>>,
     pub(super) feed: Option<Feed>,
 }
 
@@ -37,7 +39,8 @@ type ProgressRow = (Option<i64>, Option<String>, Option<Vec<i64>>, Option<i64>, 
 fn read(row: Option<ProgressRow>) -> Progress {
     let (epoch, writer, floors, created, base) = row.unwrap_or_default();
     let feed = created.map(|created| Feed { created: Timestamp::from_nanos(created), base: base.unwrap_or(0).cast_unsigned() });
-    Progress { epoch: epoch.unwrap_or(0), writer: writer.unwrap_or_default(), floors: floors_of(floors.unwrap_or_default()), feed }
+    let (epoch, writer) = (epoch.unwrap_or(0), writer.unwrap_or_default());
+    Progress { epoch, writer, floors: floors_of(floors.clone().unwrap_or_default()), stored: floors, feed }
 }
 
 fn floors_of(stored: Vec<i64>) -> Floors {

@@ -47,8 +47,8 @@ statements! {
     settled_progress = "SELECT epoch, writer, floors, feed_created, feed_base FROM progress WHERE part = 0";
     /// Makes a writer the next one.
     claim = "UPDATE progress SET epoch = ?, writer = ? WHERE part = 0 IF epoch = ?";
-    /// Raises floors under a writer.
-    raise_floors = "UPDATE progress SET floors = ? WHERE part = 0 IF epoch = ?";
+    /// Raises floors under a writer, from the floors that it knows: one that lands late finds others, and changes nothing.
+    raise_floors = "UPDATE progress SET floors = ? WHERE part = 0 IF epoch = ? AND floors = ?";
     /// Notes the feed under a writer.
     note_feed = "UPDATE progress SET feed_created = ?, feed_base = ? WHERE part = 0 IF epoch = ?";
     /// The floors at which writers took over, beyond a known one.
