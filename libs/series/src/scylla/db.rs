@@ -110,8 +110,9 @@ impl Db {
 }
 
 async fn session(address: &Address, shown: &str) -> Result<Session, SeriesError> {
+    // Of all replicas, not of one datacenter's: what is acknowledged must be seen from another one.
     let profile = ExecutionProfile::builder()
-        .consistency(Consistency::LocalQuorum)
+        .consistency(Consistency::Quorum)
         .serial_consistency(Some(SerialConsistency::Serial))
         .request_timeout(Some(TRY_WITHIN))
         .build();

@@ -1,6 +1,7 @@
 //! The back end in a cluster, against a real Apache Cassandra: the suite, then what a single file cannot meet.
 
 mod late;
+mod servers;
 
 use footplate_series::{
     Feed, HistoryQuery, IngestBatch, PageToken, SeriesError, SeriesStore,
@@ -24,8 +25,11 @@ async fn fresh() -> (Keyspace, Box<dyn SeriesStore>) {
 
 footplate_series::series_conformance!(fresh);
 
-async fn session(node: &str) -> Session {
-    SessionBuilder::new().known_node(node).build().await.unwrap()
+/// Another client, to look at the tables and to do what a store never would.
+async fn raw(keyspace: &Keyspace) -> Session {
+    let raw = SessionBuilder::new().known_node(&keyspace.node).build().await.unwrap();
+    raw.use_keyspace(&keyspace.name, false).await.unwrap();
+    raw
 }
 
 #[tokio::test]
@@ -71,8 +75,8 @@ async fn a_series_of_many_partitions_reads_on_from_any_place() {
         store.delete(&key.source).await.unwrap();
         writer.write(&store, &[("loss", points(0..3))]).await;
         assert_eq!(store.points(&key).await.unwrap(), points(0..3), "none of the old partitions comes back");
-        let raw = session(&keyspace.node).await;
-        let left = raw.query_unpaged(format!("SELECT COUNT(*) FROM {}.chunks", keyspace.name), ()).await.unwrap();
+        let raw = raw(&keyspace).await;
+        let left = raw.query_unpaged("SELECT COUNT(*) FROM chunks", ()).await.unwrap();
         assert_eq!(left.into_rows_result().unwrap().single_row::<(i64,)>().unwrap().0, 1, "their chunks are gone");
         let nowhere = PageToken { sequence: u64::MAX, offset: 0, index: 0 };
         assert_eq!(store.history(&key, HistoryQuery { after: Some(nowhere), ..HistoryQuery::default() }).await.unwrap().points, []);
@@ -213,10 +217,8 @@ async fn a_schema_of_another_version_is_refused_with_what_to_do() {
         assert!(matches!(&missing, SeriesError::Schema { found: 0, needed, .. } if *needed == SCHEMA_VERSION), "{missing}");
         drop(connect(&keyspace, "makes").await);
         Scylla::connect(&kept, "fits").await.unwrap();
-        let raw = session(&keyspace.node).await;
-        let note = |version: i32| {
-            raw.query_unpaged(format!("UPDATE {}.schema_version SET version = {version} WHERE part = 0 IF EXISTS", keyspace.name), ())
-        };
+        let raw = raw(&keyspace).await;
+        let note = |version: i32| raw.query_unpaged("UPDATE schema_version SET version = ? WHERE part = 0 IF EXISTS", (version,));
         note(SCHEMA_VERSION - 1).await.unwrap();
         let old = Scylla::connect(&kept, "old").await.unwrap_err();
         assert!(old.to_string().contains("migrate=no") && !old.is_transient(), "{old}");

@@ -1,6 +1,6 @@
 //! Requests that land late, twice, or with their answer lost, as raw statements against the same tables.
 
-use super::{connect, session};
+use super::{connect, raw};
 use footplate_series::{
     SHARDS, SeriesStore,
     conformance::{Writer, in_time, points},
@@ -14,12 +14,6 @@ use scylla::{
 
 /// What the row of `progress` holds: the epoch, and the floors.
 type Stands = (i64, Vec<i64>);
-
-async fn raw(keyspace: &Keyspace) -> Session {
-    let raw = session(&keyspace.node).await;
-    raw.use_keyspace(&keyspace.name, false).await.unwrap();
-    raw
-}
 
 async fn stands(raw: &Session) -> Stands {
     let found = raw.query_unpaged("SELECT epoch, floors FROM progress WHERE part = 0", ()).await.unwrap();
