@@ -27,6 +27,9 @@ const OPTIONS: [u8; 9] = [0x04, 0, 0, 0, 0x05, 0, 0, 0, 0];
 const SUPPORTED: u8 = 0x06;
 /// Tables are made many times as fast when the schema is not flushed; a server that is never restarted needs it not.
 const QUICK_SCHEMA: &str = "-Dcassandra.test.flush_local_schema_changes=false";
+/// Acknowledges a write before it is on the disk, as a server does that nobody has told otherwise.
+const EARLY: &str = "-Dcassandra.config.allow_system_properties=true -Dcassandra.settings.commitlog_sync=periodic \
+                     -Dcassandra.settings.commitlog_sync_period=10s";
 /// What the names of data folders begin with; the rest is the process that owns one.
 const FOLDER_PREFIX: &str = "footplate-cassandra-";
 
@@ -88,7 +91,19 @@ impl CassandraServer {
     /// # Panics
     /// When there is no Cassandra (the message says what to run) or it does not come up.
     pub async fn start() -> Self {
-        match Self::try_start("").await {
+        Self::started("").await
+    }
+
+    /// The same for one that acknowledges before its disk has it (`commitlog_sync: periodic`).
+    ///
+    /// # Panics
+    /// As [`CassandraServer::start`].
+    pub async fn start_early() -> Self {
+        Self::started(EARLY).await
+    }
+
+    async fn started(options: &'static str) -> Self {
+        match Self::try_start(options).await {
             Ok(server) => server,
             Err(error) => panic!("{error:#}"),
         }

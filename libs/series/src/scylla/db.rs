@@ -1,6 +1,6 @@
 //! The session: statements that are tried again, pages of rows, and what the servers' errors mean to a caller.
 
-use super::{address::Address, schema, statements::Statements};
+use super::{address::Address, durable, schema, statements::Statements};
 use crate::SeriesError;
 use scylla::{
     client::{execution_profile::ExecutionProfile, session::Session, session_builder::SessionBuilder},
@@ -35,6 +35,8 @@ pub(super) struct Db {
     in_flight: Semaphore,
     pub(super) statements: Statements,
     pub(super) address: String,
+    /// Why an acknowledgement may be early, when a server says so.
+    pub(super) lack: Option<String>,
 }
 
 impl Db {
@@ -44,7 +46,11 @@ impl Db {
         let session = session(address, &shown).await?;
         schema::bring_in_line(&session, address, &shown, writer).await?;
         let statements = Statements::prepare(&session).await.map_err(|error| told(&shown, &error.into()))?;
-        Ok(Self { session, in_flight: Semaphore::new(IN_FLIGHT_MAX), statements, address: shown })
+        let lack = durable::lack(&session).await;
+        if let Some(what) = &lack {
+            tracing::warn!(store = shown, "the series store {what}");
+        }
+        Ok(Self { session, in_flight: Semaphore::new(IN_FLIGHT_MAX), statements, address: shown, lack })
     }
 
     /// Runs a statement, which must have the same effect when run twice, until it is acknowledged or the tries are spent.

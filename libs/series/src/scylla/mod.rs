@@ -19,6 +19,7 @@
 mod address;
 mod commit;
 mod db;
+mod durable;
 mod fold;
 mod layout;
 mod progress;
@@ -67,6 +68,11 @@ impl Scylla {
         let progress = self.epochs.progress(&self.db).await?;
         let writer = if progress.writer.is_empty() { "nobody yet" } else { &progress.writer };
         Ok(format!("{}, schema {SCHEMA_VERSION}, written by {writer}, stored up to {}", self.db.address, progress.highest_floor()))
+    }
+
+    /// What a server said at the connection that makes its acknowledgements less than durable; none where it said nothing of the kind.
+    pub fn lack(&self) -> Option<&str> {
+        self.db.lack.as_deref()
     }
 
     fn reader(&self) -> Reader<'_> {
