@@ -8,7 +8,7 @@
 //! ends when the other has stored the batches, and it takes over when the other stands still. That is for liveness; what makes a relieved
 //! writer harmless is the epoch ([`progress`]): its floors are refused, its rows beyond its last floor never count, and its timestamps lose.
 //!
-//! **A commit** writes chunks, figures and sessions, waits until all are acknowledged, and only then raises the floors. Readers go by the
+//! **A commit** writes figures, chunks and sessions, waits until all are acknowledged, and only then raises the floors. Readers go by the
 //! floor: of a chunk they take the points up to it, of figures and sessions the version as of it (a row keeps those of its last two
 //! commits). So a commit that is cut short is as if it had never been, whoever goes on.
 //!

@@ -137,6 +137,37 @@ async fn a_commit_cut_short_is_there_whole_or_not_at_all() {
     .await;
 }
 
+/// The table of chunks is away, as if the tracker had been cut off before it wrote the first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_series_is_named_before_a_chunk_of_it_is_stored() {
+    let keyspace = cassandra().await;
+    in_time(async {
+        let store = connect(&keyspace, "cut off").await;
+        let raw = raw(&keyspace).await;
+        let mut writer = Writer::of("named");
+        let batch = writer.batch(&[("loss", points(0..10))]);
+        store.raise_floor((writer.source.shard() + 1) % footplate_series::SHARDS, 1).await.unwrap();
+        raw.query_unpaged("DROP TABLE chunks", ()).await.unwrap();
+        store.ingest(std::slice::from_ref(&batch)).await.unwrap_err();
+        let named = raw.query_unpaged("SELECT name FROM series", ()).await.unwrap().into_rows_result().unwrap();
+        assert_eq!(named.single_row::<(String,)>().unwrap().0, "loss");
+        assert_eq!(store.list(&writer.source).await.unwrap(), [], "it does not count yet");
+        drop(store);
+
+        let tables = include_str!("../../../../deploy/scylla/0001_series.cql");
+        let chunks = tables.split("CREATE TABLE IF NOT EXISTS ").find(|table| table.starts_with("chunks (")).unwrap();
+        let (chunks, _) = chunks.split_once(';').unwrap();
+        raw.query_unpaged(format!("CREATE TABLE {chunks}"), ()).await.unwrap();
+        let next = connect(&keyspace, "goes on").await;
+        next.ingest(std::slice::from_ref(&batch)).await.unwrap();
+        assert_eq!(next.points(&writer.key("loss")).await.unwrap(), points(0..10));
+        next.delete(&writer.source).await.unwrap();
+        let left = raw.query_unpaged("SELECT COUNT(*) FROM chunks", ()).await.unwrap().into_rows_result().unwrap();
+        assert_eq!(left.single_row::<(i64,)>().unwrap().0, 0, "whatever was stored of it is found again");
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_trackers_one_writes_and_the_other_follows_and_takes_over_when_it_stands_still() {
     let keyspace = cassandra().await;
