@@ -55,6 +55,8 @@ statements! {
     epochs_beyond = "SELECT epoch, floors FROM epochs WHERE part = 0 AND epoch > ?";
     /// Notes the floors at which a writer took over.
     note_epoch = "INSERT INTO epochs (part, epoch, floors, writer) VALUES (0, ?, ?, ?)";
+    /// Forgets a writer under which no floor was raised.
+    drop_epoch = "DELETE FROM epochs WHERE part = 0 AND epoch = ?";
     /// One series.
     one_series = "SELECT epoch, as_of, figures, before_as_of, before FROM series \
                   WHERE source = ? AND attempt = ? AND rank = ? AND name = ?";

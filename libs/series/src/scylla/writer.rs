@@ -322,6 +322,9 @@ impl Writer {
         let noted = (progress.epoch, stored_floors(&progress.floors), &self.name);
         self.db.run(&self.db.statements.note_epoch, noted).await?;
         let visible = self.epochs.of_writer(&self.db, progress.floors).await?;
+        if let Some(idle) = visible.idle_before(progress.epoch) {
+            self.db.run(&self.db.statements.drop_epoch, (idle,)).await?;
+        }
         let (series, sessions) = (BTreeMap::new(), BTreeMap::new());
         let mut seat = Seat { epoch: progress.epoch, commits: 0, visible, stored: progress.stored, unsettled: false, series, sessions };
         tracing::info!(epoch = seat.epoch, store = self.db.address, "this tracker writes to the series store");

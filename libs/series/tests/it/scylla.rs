@@ -205,6 +205,26 @@ async fn of_two_trackers_one_writes_and_the_other_follows_and_takes_over_when_it
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tracker_that_stored_nothing_leaves_no_row_behind() {
+    let keyspace = cassandra().await;
+    in_time(async {
+        let mut writer = Writer::of("idle");
+        for round in 0..3i64 {
+            for start in 0..4 {
+                // Its first write makes it the writer, even of nothing.
+                connect(&keyspace, &format!("idle-{round}-{start}")).await.ingest(&[]).await.unwrap();
+            }
+            writer.write(&connect(&keyspace, "writes").await, &[("loss", points(round * 10..round * 10 + 10))]).await;
+            let epochs = raw(&keyspace).await.query_unpaged("SELECT epoch FROM epochs WHERE part = 0", ()).await.unwrap();
+            assert_eq!(epochs.into_rows_result().unwrap().rows_num() as i64, round + 1, "one a tracker that wrote");
+        }
+        let last = connect(&keyspace, "reads").await;
+        assert_eq!(last.points(&writer.key("loss")).await.unwrap(), points(0..30));
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_feed_never_counts_from_below_what_is_stored() {
     let keyspace = cassandra().await;
