@@ -35,8 +35,8 @@ pub(super) struct Db {
     in_flight: Semaphore,
     pub(super) statements: Statements,
     pub(super) address: String,
-    /// Why an acknowledgement may be early, when a server says so.
-    pub(super) lack: Option<String>,
+    /// How they acknowledge before their disks have it, when a server says so.
+    pub(super) early: Option<String>,
 }
 
 impl Db {
@@ -46,11 +46,11 @@ impl Db {
         let session = session(address, &shown).await?;
         schema::bring_in_line(&session, address, &shown, writer).await?;
         let statements = Statements::prepare(&session).await.map_err(|error| told(&shown, &error.into()))?;
-        let lack = durable::lack(&session).await;
-        if let Some(what) = &lack {
+        let early = durable::early(&session).await;
+        if let Some(what) = &early {
             tracing::warn!(store = shown, "the series store {what}");
         }
-        Ok(Self { session, in_flight: Semaphore::new(IN_FLIGHT_MAX), statements, address: shown, lack })
+        Ok(Self { session, in_flight: Semaphore::new(IN_FLIGHT_MAX), statements, address: shown, early })
     }
 
     /// Runs a statement, which must have the same effect when run twice, until it is acknowledged or the tries are spent.

@@ -11,9 +11,9 @@ const ASKED: &str = "SELECT value FROM system_views.settings WHERE name = 'commi
 /// The setting under which an acknowledgement does not wait for the disk.
 const EARLY: &str = "periodic";
 
-/// What is to be known of servers that acknowledge a write before it is on their disks. None where the one that was asked waits for its disk,
-/// and where it does not tell: ScyllaDB has no such table, and a user may not be allowed to read it.
-pub(super) async fn lack(session: &Session) -> Option<String> {
+/// What the servers do when they acknowledge a write before it is on their disks. None where the one that was asked waits for its disk, and
+/// where it does not tell: ScyllaDB has no such table, and a user may not be allowed to read it.
+pub(super) async fn early(session: &Session) -> Option<String> {
     let mut asked = Statement::new(ASKED);
     asked.set_consistency(Consistency::One);
     let told = match session.query_unpaged(asked, ()).await {
@@ -24,6 +24,6 @@ pub(super) async fn lack(session: &Session) -> Option<String> {
         }
     };
     (told == EARLY).then(|| {
-        format!("acknowledges before it is on disk (commitlog_sync: {told}): points may be lost when servers lose power; set it to batch or group")
+        format!("acknowledges writes before they are on disk (commitlog_sync: {told}): points may be lost when a server loses power; set batch or group")
     })
 }

@@ -70,9 +70,10 @@ impl Scylla {
         Ok(format!("{}, schema {SCHEMA_VERSION}, written by {writer}, stored up to {}", self.db.address, progress.highest_floor()))
     }
 
-    /// What a server said at the connection that makes its acknowledgements less than durable; none where it said nothing of the kind.
-    pub fn lack(&self) -> Option<&str> {
-        self.db.lack.as_deref()
+    /// What the servers do when they acknowledge a write before it is on their disks, as the one that was asked at the connection told; none
+    /// where it waits for its disk, or does not tell.
+    pub fn acknowledges_early(&self) -> Option<&str> {
+        self.db.early.as_deref()
     }
 
     fn reader(&self) -> Reader<'_> {

@@ -38,8 +38,8 @@ async fn a_server_that_acknowledges_before_its_disk_has_it_is_told_of() {
     let (server, keyspace) = (CassandraServer::start_early().await, cassandra().await);
     in_time(async {
         let early = connect(&server.keyspace(), "warned").await;
-        assert!(early.lack().unwrap().contains("commitlog_sync: periodic"), "{:?}", early.lack());
-        assert_eq!(connect(&keyspace, "content").await.lack(), None, "a server that waits for its disk");
+        assert!(early.acknowledges_early().unwrap().contains("commitlog_sync: periodic"), "{:?}", early.acknowledges_early());
+        assert_eq!(connect(&keyspace, "content").await.acknowledges_early(), None, "a server that waits for its disk");
         let settings =
             raw(&keyspace).await.query_unpaged("SELECT value FROM system_views.settings WHERE name = 'commitlog_sync'", ()).await;
         let (value,): (String,) = settings.unwrap().into_rows_result().unwrap().single_row().unwrap();
