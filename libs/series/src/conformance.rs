@@ -13,6 +13,15 @@ pub use writing::*;
 
 use crate::{IngestBatch, Point, SeriesKey, SeriesSource, SeriesStore};
 use footplate_types::{AttemptNumber, MetricName, NodeName, Rank, RunId, SessionId};
+use std::time::Duration;
+
+/// How long one test may take, on a machine with much else to do: seconds of work.
+const TEST_WITHIN: Duration = Duration::from_secs(600);
+
+/// The test, or its end when it hangs.
+pub async fn in_time<T>(test: impl Future<Output = T>) -> T {
+    tokio::time::timeout(TEST_WITHIN, test).await.unwrap()
+}
 
 /// Makes a `#[tokio::test]` of every behaviour. `$fresh` is an async function without arguments that gives `(guard, store)`: a boxed empty
 /// store, and whatever must live as long as it.
@@ -48,7 +57,7 @@ macro_rules! series_conformance {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $behaviour() {
                 let (_guard, store) = $fresh().await;
-                $crate::conformance::$behaviour(store.as_ref()).await;
+                $crate::conformance::in_time($crate::conformance::$behaviour(store.as_ref())).await;
             }
         )*
     };

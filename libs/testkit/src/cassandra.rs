@@ -27,10 +27,13 @@ const OPTIONS: [u8; 9] = [0x04, 0, 0, 0, 0x05, 0, 0, 0, 0];
 const SUPPORTED: u8 = 0x06;
 /// Tables are made many times as fast when the schema is not flushed; a server that is never restarted needs it not.
 const QUICK_SCHEMA: &str = "-Dcassandra.test.flush_local_schema_changes=false";
+/// Acknowledges a write before it is on the disk, as a server does that nobody has told otherwise.
+const EARLY: &str = "-Dcassandra.config.allow_system_properties=true -Dcassandra.settings.commitlog_sync=periodic \
+                     -Dcassandra.settings.commitlog_sync_period=10s";
 /// What the names of data folders begin with; the rest is the process that owns one.
 const FOLDER_PREFIX: &str = "footplate-cassandra-";
 
-static SHARED: OnceCell<CassandraServer> = OnceCell::const_new();
+static SHARED: Shared<CassandraServer> = Shared::const_new();
 static COUNTED: AtomicU32 = AtomicU32::new(0);
 
 /// A keyspace of its own on the server that all tests of this process share; it is started for the first one and ends with the process.
@@ -38,8 +41,22 @@ static COUNTED: AtomicU32 = AtomicU32::new(0);
 /// # Panics
 /// When there is no Cassandra (the message says what to run) or it does not come up.
 pub async fn cassandra() -> Keyspace {
-    let server = SHARED.get_or_init(CassandraServer::start_shared).await;
-    server.keyspace()
+    match shared(&SHARED, || CassandraServer::try_start(QUICK_SCHEMA)).await {
+        Ok(server) => server.keyspace(),
+        Err(why) => panic!("{why}"),
+    }
+}
+
+/// What all tests share, or why it did not come up.
+type Shared<T> = OnceCell<Result<T, String>>;
+
+/// Starts it for the first who asks; that it did not come up is told to all who ask, and not tried anew by each.
+async fn shared<T, F>(cell: &Shared<T>, start: impl FnOnce() -> F) -> Result<&T, &str>
+where
+    F: Future<Output = Result<T>>,
+{
+    let started = cell.get_or_init(|| async { start().await.map_err(|error| format!("{error:#}")) }).await;
+    started.as_ref().map_err(String::as_str)
 }
 
 /// The name of a keyspace that no other test uses, on a running server.
@@ -74,15 +91,19 @@ impl CassandraServer {
     /// # Panics
     /// When there is no Cassandra (the message says what to run) or it does not come up.
     pub async fn start() -> Self {
-        Self::started(Self::try_start("").await)
+        Self::started("").await
     }
 
-    async fn start_shared() -> Self {
-        Self::started(Self::try_start(QUICK_SCHEMA).await)
+    /// The same for one that acknowledges before its disk has it (`commitlog_sync: periodic`).
+    ///
+    /// # Panics
+    /// As [`CassandraServer::start`].
+    pub async fn start_early() -> Self {
+        Self::started(EARLY).await
     }
 
-    fn started(server: Result<Self>) -> Self {
-        match server {
+    async fn started(options: &'static str) -> Self {
+        match Self::try_start(options).await {
             Ok(server) => server,
             Err(error) => panic!("{error:#}"),
         }
@@ -197,5 +218,23 @@ fn sweep() {
         if owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists()) {
             let _ = std::fs::remove_dir_all(entry.path());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_start_that_failed_is_told_to_all_and_not_tried_by_each() {
+        let (cell, starts) = (Shared::<()>::const_new(), AtomicU32::new(0));
+        let start = || async {
+            starts.fetch_add(1, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+            bail!("no port")
+        };
+        let told = tokio::join!(shared(&cell, start), shared(&cell, start), shared(&cell, start));
+        assert_eq!(told, (Err("no port"), Err("no port"), Err("no port")));
+        assert_eq!(starts.load(Ordering::Relaxed), 1);
     }
 }

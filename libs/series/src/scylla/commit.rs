@@ -222,16 +222,17 @@ async fn store_series(
         }
     }
     let Some(folded) = fold.finish().map_err(damaged)? else { return Ok((key, kept, added)) };
-    let mut writes = Vec::new();
-    for written in &folded.written {
-        writes.push(store_chunk(db, stamp, &row, kept.born, written));
-    }
-    stream::iter(writes).buffer_unordered(CHUNKS_AT_ONCE).try_collect::<Vec<()>>().await?;
+    // The series before its chunks: one cut off in between leaves no chunk that no series leads to, which nobody would ever remove.
     let before_as_of = kept.version.map_or(-1, |_| kept.as_of.cast_signed());
     let before = kept.version.map(|version| version.bytes()).unwrap_or_default();
     let (epoch, now, figures) = (stamp.epoch, as_of.cast_signed(), folded.version.bytes());
     let values = (&row.source, row.attempt, row.rank, &row.name, epoch, now, figures, before_as_of, before, stamp.timestamp);
     db.run(&db.statements.put_series, values).await?;
+    let mut writes = Vec::new();
+    for written in &folded.written {
+        writes.push(store_chunk(db, stamp, &row, kept.born, written));
+    }
+    stream::iter(writes).buffer_unordered(CHUNKS_AT_ONCE).try_collect::<Vec<()>>().await?;
     Ok((key, Kept { born: kept.born, version: Some(folded.version), as_of, open: folded.open }, added))
 }
 

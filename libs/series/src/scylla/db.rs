@@ -1,6 +1,6 @@
 //! The session: statements that are tried again, pages of rows, and what the servers' errors mean to a caller.
 
-use super::{address::Address, schema, statements::Statements};
+use super::{address::Address, durable, schema, statements::Statements};
 use crate::SeriesError;
 use scylla::{
     client::{execution_profile::ExecutionProfile, session::Session, session_builder::SessionBuilder},
@@ -35,6 +35,8 @@ pub(super) struct Db {
     in_flight: Semaphore,
     pub(super) statements: Statements,
     pub(super) address: String,
+    /// How they acknowledge before their disks have it, when a server says so.
+    pub(super) early: Option<String>,
 }
 
 impl Db {
@@ -44,7 +46,11 @@ impl Db {
         let session = session(address, &shown).await?;
         schema::bring_in_line(&session, address, &shown, writer).await?;
         let statements = Statements::prepare(&session).await.map_err(|error| told(&shown, &error.into()))?;
-        Ok(Self { session, in_flight: Semaphore::new(IN_FLIGHT_MAX), statements, address: shown })
+        let early = durable::early(&session).await;
+        if let Some(what) = &early {
+            tracing::warn!(store = shown, "the series store {what}");
+        }
+        Ok(Self { session, in_flight: Semaphore::new(IN_FLIGHT_MAX), statements, address: shown, early })
     }
 
     /// Runs a statement, which must have the same effect when run twice, until it is acknowledged or the tries are spent.
@@ -110,8 +116,9 @@ impl Db {
 }
 
 async fn session(address: &Address, shown: &str) -> Result<Session, SeriesError> {
+    // Of all replicas, not of one datacenter's: what is acknowledged must be seen from another one.
     let profile = ExecutionProfile::builder()
-        .consistency(Consistency::LocalQuorum)
+        .consistency(Consistency::Quorum)
         .serial_consistency(Some(SerialConsistency::Serial))
         .request_timeout(Some(TRY_WITHIN))
         .build();

@@ -8,7 +8,7 @@
 //! ends when the other has stored the batches, and it takes over when the other stands still. That is for liveness; what makes a relieved
 //! writer harmless is the epoch ([`progress`]): its floors are refused, its rows beyond its last floor never count, and its timestamps lose.
 //!
-//! **A commit** writes chunks, figures and sessions, waits until all are acknowledged, and only then raises the floors. Readers go by the
+//! **A commit** writes figures, chunks and sessions, waits until all are acknowledged, and only then raises the floors. Readers go by the
 //! floor: of a chunk they take the points up to it, of figures and sessions the version as of it (a row keeps those of its last two
 //! commits). So a commit that is cut short is as if it had never been, whoever goes on.
 //!
@@ -19,6 +19,7 @@
 mod address;
 mod commit;
 mod db;
+mod durable;
 mod fold;
 mod layout;
 mod progress;
@@ -67,6 +68,12 @@ impl Scylla {
         let progress = self.epochs.progress(&self.db).await?;
         let writer = if progress.writer.is_empty() { "nobody yet" } else { &progress.writer };
         Ok(format!("{}, schema {SCHEMA_VERSION}, written by {writer}, stored up to {}", self.db.address, progress.highest_floor()))
+    }
+
+    /// What the servers do when they acknowledge a write before it is on their disks, as the one that was asked at the connection told; none
+    /// where it waits for its disk, or does not tell.
+    pub fn acknowledges_early(&self) -> Option<&str> {
+        self.db.early.as_deref()
     }
 
     fn reader(&self) -> Reader<'_> {

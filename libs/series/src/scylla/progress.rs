@@ -23,6 +23,8 @@ pub(super) struct Progress {
     pub(super) epoch: i64,
     pub(super) writer: String,
     pub(super) floors: Floors,
+    /// The floors as the row holds them, none before the first: what a raise names as its condition.
+    pub(super) stored: Option<Vec<i64>>,
     pub(super) feed: Option<Feed>,
 }
 
@@ -37,7 +39,8 @@ type ProgressRow = (Option<i64>, Option<String>, Option<Vec<i64>>, Option<i64>, 
 fn read(row: Option<ProgressRow>) -> Progress {
     let (epoch, writer, floors, created, base) = row.unwrap_or_default();
     let feed = created.map(|created| Feed { created: Timestamp::from_nanos(created), base: base.unwrap_or(0).cast_unsigned() });
-    Progress { epoch: epoch.unwrap_or(0), writer: writer.unwrap_or_default(), floors: floors_of(floors.unwrap_or_default()), feed }
+    let (epoch, writer) = (epoch.unwrap_or(0), writer.unwrap_or_default());
+    Progress { epoch, writer, floors: floors_of(floors.clone().unwrap_or_default()), stored: floors, feed }
 }
 
 fn floors_of(stored: Vec<i64>) -> Floors {
@@ -65,6 +68,13 @@ pub(super) struct Visible {
 }
 
 impl Visible {
+    /// The epoch before, where it began at the same floors: none was raised under it, so that what counts of any row is the same without it.
+    /// No other may be forgotten: what a writer left behind may lie there for ever, and only the floors of the next one keep it from counting.
+    pub(super) fn idle_before(&self, epoch: i64) -> Option<i64> {
+        let floors = self.epochs.get(&epoch)?;
+        self.epochs.range(..epoch).next_back().filter(|(_, before)| *before == floors).map(|(before, _)| *before)
+    }
+
     /// Up to which sequence a row of a shard counts that was written under `epoch`.
     pub(super) fn limit(&self, epoch: i64, shard: u8) -> u64 {
         let at = usize::from(shard);
@@ -131,5 +141,27 @@ mod tests {
         assert_eq!(limits, [100, 250, 250, 300, 300]);
         let earlier = Visible { floors: floors(120), epochs: visible.epochs };
         assert_eq!((earlier.limit(1, 0), earlier.limit(2, 0)), (100, 120), "a read never sees beyond its own floor");
+    }
+
+    #[test]
+    fn nothing_counts_differently_without_an_epoch_under_which_no_floor_was_raised() {
+        let floors = |floor: u64| (0..u64::from(SHARDS)).map(|shard| floor * (shard % 3)).collect::<Floors>();
+        let mut known = BTreeMap::from([(1, floors(0)), (2, floors(100)), (3, floors(100)), (4, floors(250)), (6, floors(250))]);
+        let visible = |known: &BTreeMap<i64, Floors>| Visible { floors: floors(300), epochs: Arc::new(known.clone()) };
+        let limits = |known: &BTreeMap<i64, Floors>| -> Vec<u64> {
+            (1..=7)
+                .flat_map(|epoch| (0..SHARDS).map(move |shard| (epoch, shard)))
+                .map(|(epoch, shard)| visible(known).limit(epoch, shard))
+                .collect()
+        };
+        let all = limits(&known);
+        let idle: Vec<_> = (0..=7).map(|epoch| visible(&known).idle_before(epoch)).collect();
+        assert_eq!(idle, [None, None, None, Some(2), None, None, Some(4), None]);
+        for idle in idle.into_iter().flatten() {
+            known.remove(&idle);
+            assert_eq!(limits(&known), all, "without {idle}");
+        }
+        known.remove(&3);
+        assert_ne!(limits(&known), all, "a floor was raised under it");
     }
 }

@@ -47,14 +47,16 @@ statements! {
     settled_progress = "SELECT epoch, writer, floors, feed_created, feed_base FROM progress WHERE part = 0";
     /// Makes a writer the next one.
     claim = "UPDATE progress SET epoch = ?, writer = ? WHERE part = 0 IF epoch = ?";
-    /// Raises floors under a writer.
-    raise_floors = "UPDATE progress SET floors = ? WHERE part = 0 IF epoch = ?";
+    /// Raises floors under a writer, from the floors that it knows: one that lands late finds others, and changes nothing.
+    raise_floors = "UPDATE progress SET floors = ? WHERE part = 0 IF epoch = ? AND floors = ?";
     /// Notes the feed under a writer.
     note_feed = "UPDATE progress SET feed_created = ?, feed_base = ? WHERE part = 0 IF epoch = ?";
     /// The floors at which writers took over, beyond a known one.
     epochs_beyond = "SELECT epoch, floors FROM epochs WHERE part = 0 AND epoch > ?";
     /// Notes the floors at which a writer took over.
     note_epoch = "INSERT INTO epochs (part, epoch, floors, writer) VALUES (0, ?, ?, ?)";
+    /// Forgets a writer under which no floor was raised.
+    drop_epoch = "DELETE FROM epochs WHERE part = 0 AND epoch = ?";
     /// One series.
     one_series = "SELECT epoch, as_of, figures, before_as_of, before FROM series \
                   WHERE source = ? AND attempt = ? AND rank = ? AND name = ?";

@@ -4,7 +4,7 @@ use super::{
     commit::{self, Stamp},
     db::Db,
     layout::{Version, Versions},
-    progress::{Epochs, Progress, Visible, stored_floors},
+    progress::{Epochs, Floors, Progress, Visible, stored_floors},
 };
 use crate::{Feed, IngestBatch, Ingested, SeriesError, SeriesKey, SeriesSource, SessionKey, SessionProgress};
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc, time::Duration};
@@ -55,6 +55,8 @@ pub(super) struct Seat {
     epoch: i64,
     commits: i64,
     pub(super) visible: Visible,
+    /// The floors as the row holds them.
+    stored: Option<Vec<i64>>,
     /// A commit failed half-way: what it left must not count, so the next one needs a new epoch.
     unsettled: bool,
     pub(super) series: BTreeMap<SeriesKey, commit::Kept>,
@@ -136,15 +138,24 @@ impl Writer {
         Ok(Some(done.outcome))
     }
 
-    /// Raises the floors while this instance is still the writer; whether it is.
-    async fn raise(&self, seat: &mut Seat, floors: Vec<u64>) -> Result<bool, SeriesError> {
+    /// Raises the floors while this instance is still the writer and they stand where it knows them; whether they are raised. If not, the
+    /// seat stays unsettled: this instance is relieved, or takes a new epoch and goes on from the floors that the row holds.
+    async fn raise(&self, seat: &mut Seat, floors: Floors) -> Result<bool, SeriesError> {
         seat.unsettled = true;
-        let applied = self.db.run_conditional(&self.db.statements.raise_floors, (stored_floors(&floors), seat.epoch)).await?;
-        if applied {
-            seat.visible.floors = floors;
+        let wanted = stored_floors(&floors);
+        let raised = self.db.run_conditional(&self.db.statements.raise_floors, (&wanted, seat.epoch, &seat.stored)).await?
+            || self.stands(seat.epoch, &wanted).await?;
+        if raised {
+            (seat.visible.floors, seat.stored) = (floors, Some(wanted));
             seat.unsettled = false;
         }
-        Ok(applied)
+        Ok(raised)
+    }
+
+    /// Whether the row holds these floors under this epoch: a raise was applied by a try whose answer was lost.
+    async fn stands(&self, epoch: i64, wanted: &[i64]) -> Result<bool, SeriesError> {
+        let progress = self.epochs.settled(&self.db).await?;
+        Ok(progress.epoch == epoch && progress.stored.as_deref() == Some(wanted))
     }
 
     pub(super) async fn raise_floor(&self, shard: u8, sequence: u64) -> Result<(), SeriesError> {
@@ -311,8 +322,11 @@ impl Writer {
         let noted = (progress.epoch, stored_floors(&progress.floors), &self.name);
         self.db.run(&self.db.statements.note_epoch, noted).await?;
         let visible = self.epochs.of_writer(&self.db, progress.floors).await?;
+        if let Some(idle) = visible.idle_before(progress.epoch) {
+            self.db.run(&self.db.statements.drop_epoch, (idle,)).await?;
+        }
         let (series, sessions) = (BTreeMap::new(), BTreeMap::new());
-        let mut seat = Seat { epoch: progress.epoch, commits: 0, visible, unsettled: false, series, sessions };
+        let mut seat = Seat { epoch: progress.epoch, commits: 0, visible, stored: progress.stored, unsettled: false, series, sessions };
         tracing::info!(epoch = seat.epoch, store = self.db.address, "this tracker writes to the series store");
         let stamp = seat.stamp();
         self.remove_doomed(stamp).await?;

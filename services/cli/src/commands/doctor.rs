@@ -301,11 +301,12 @@ async fn look_at_series(config: &Config) -> Finding {
         Err(invalid) => return Finding::new(what, Verdict::Bad, invalid.to_string(), "mend --set series="),
     };
     let told = match Scylla::connect(&address, "doctor").await {
-        Ok(store) => store.told().await,
+        Ok(store) => store.told().await.map(|told| (told, store.acknowledges_early().map(str::to_owned))),
         Err(error) => Err(error),
     };
     match told {
-        Ok(told) => Finding::good(what, told),
+        Ok((told, None)) => Finding::good(what, told),
+        Ok((told, Some(early))) => Finding::new(what, Verdict::Odd, format!("{told}; it {early}"), "see deploy/scylla/README.md"),
         Err(SeriesError::Schema { found, needed, .. }) if found < needed => {
             let found = format!("{address} has schema {found}; this program works with {needed}");
             Finding::new(what, Verdict::Odd, found, "start a tracker, which brings it in line")
