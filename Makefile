@@ -32,9 +32,9 @@ test-core: ## the pure cores alone: seconds
 doc: ## the code's own documentation, broken links refused (not part of check: it costs minutes)
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
-demo: setup setup-demo ## one real training from submit to a sealed record (KEEP=1 leaves the platform running)
+demo: setup setup-demo $(if $(filter real,$(ENGINES)),setup-cassandra setup-s3) ## one real training from submit to a sealed record (KEEP=1 leaves the platform running; ENGINES=real: on Cassandra and S3)
 	cargo build --package footplate-cli
-	python3 deploy/demo.py
+	ENGINES=$(ENGINES) python3 deploy/demo.py
 
 soak: setup setup-demo ## the fault test, ten rounds of fresh seeds
 	FOOTPLATE_SOAK_ROUNDS=10 cargo test --package footplate-cli --test it faults -- --nocapture

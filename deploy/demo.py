@@ -2,14 +2,14 @@
 """The demo: one real training from submit to a sealed record, a preemption and a resume, the lineage, and the rebuild of every view.
 
 Runs the built `footplate` binary as a stranger would, over a temporary data folder and free ports. Writes target/demo.json with `ok`,
-`rebuild_equal`, `resumed_equal`, `first_line_ms` and `steps`. KEEP=1 leaves the platform running.
+`rebuild_equal`, `resumed_equal`, `first_line_ms`, `engines` and `steps`. ENGINES=real keeps the series in a real Cassandra and the objects in a
+bucket of a real S3 server. KEEP=1 leaves the platform running.
 """
 
 import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,21 +17,18 @@ import threading
 import time
 from pathlib import Path
 
+from engines import Engines, NotUp, free_port
+
 ROOT = Path(__file__).resolve().parent.parent
 BINARY = Path(os.environ.get("FOOTPLATE_BINARY", ROOT / "target" / "debug" / "footplate"))
 KEEP = os.environ.get("KEEP") == "1"
+ENGINES = os.environ.get("ENGINES") or "local"
 PATIENCE_S = 240
 COLOUR = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
 def say(text):
     print("\n\033[1m== %s\033[0m" % text if COLOUR else "\n== %s" % text, flush=True)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Failed(Exception):
@@ -42,7 +39,7 @@ class Demo:
     def __init__(self, folder):
         self.folder = folder
         self.steps = []
-        self.result = {"ok": False, "rebuild_equal": False, "resumed_equal": False, "first_line_ms": None}
+        self.result = {"ok": False, "rebuild_equal": False, "resumed_equal": False, "first_line_ms": None, "engines": ENGINES}
         self.address = "127.0.0.1:%d" % free_port()
         self.env = dict(os.environ)
         for name in list(self.env):
@@ -51,6 +48,7 @@ class Demo:
         self.env["XDG_CONFIG_HOME"] = str(folder / "config")
         self.env["PATH"] = os.pathsep.join([str(ROOT / ".tools/python/bin"), str(ROOT / ".tools/nats/bin"), self.env["PATH"]])
         self.platform = None
+        self.engines = None
 
     def step(self, name, began):
         took = round((time.monotonic() - began) * 1000)
@@ -85,13 +83,23 @@ class Demo:
             time.sleep(0.1)
         raise Failed("waited %d s in vain for: %s" % (PATIENCE_S, what))
 
+    def start_engines(self):
+        began = time.monotonic()
+        say("The engines: an Apache Cassandra for the metrics, an S3 server for artifacts, checkpoints and logs")
+        self.engines = Engines(self.folder)
+        self.engines.start()
+        self.env.update(self.engines.env)
+        self.step("engines up", began)
+
     def start(self):
         began = time.monotonic()
         say("The platform: five services, an agent with two slots and a broker, in one process")
         command = [str(BINARY), "up", "--data", str(self.folder / "data"), "--listen", self.address, "--slots", "2",
                    "--set", "nats.port=%d" % free_port(), "--set", "nats.monitor-port=%d" % free_port(),
                    "--set", "admin.listen=127.0.0.1:%d" % free_port(), "--set", "nats.disk=2GiB"]
-        print("$ footplate %s" % " ".join(command[1:6]), flush=True)
+        flags = self.engines.flags if self.engines else []
+        print("$ footplate %s" % " ".join(command[1:6] + flags), flush=True)
+        command += flags
         self.log = open(self.folder / "up.log", "wb")
         self.platform = subprocess.Popen(command, env=self.env, stdout=self.log, stderr=self.log, start_new_session=True)
         self.eventually("a node that is ready", self.ready)
@@ -182,6 +190,8 @@ class Demo:
 
     def run(self):
         self.project()
+        if ENGINES == "real":
+            self.start_engines()
         self.start()
         first = self.undisturbed()
         second = self.disturbed()
@@ -202,26 +212,31 @@ class Demo:
         self.first, self.second = first, second
 
     def end(self):
-        if self.platform is None or self.platform.poll() is not None:
-            return
-        self.platform.send_signal(signal.SIGTERM)
-        try:
-            self.platform.wait(timeout=90)
-        except subprocess.TimeoutExpired:
-            os.killpg(self.platform.pid, signal.SIGKILL)
-            self.platform.wait()
+        if self.platform is not None and self.platform.poll() is None:
+            self.platform.send_signal(signal.SIGTERM)
+            try:
+                self.platform.wait(timeout=90)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.platform.pid, signal.SIGKILL)
+                self.platform.wait()
+        if self.engines is not None:
+            self.engines.end()
 
 
 def main():
     if not BINARY.exists():
         sys.exit("demo: %s is not there; run `make demo`, which builds it" % BINARY)
+    if ENGINES not in ("local", "real"):
+        sys.exit("demo: ENGINES=%s: local (the data folder) or real (Cassandra and an S3 server)" % ENGINES)
+    if KEEP and ENGINES == "real":
+        sys.exit("demo: KEEP=1 with ENGINES=real: the engines end with the demo; docs/reference/object-store.md says how to run with your own")
     folder = Path(tempfile.mkdtemp(prefix="footplate-demo-"))
     demo = Demo(folder)
     began = time.monotonic()
     failure = None
     try:
         demo.run()
-    except (Failed, subprocess.TimeoutExpired, KeyboardInterrupt) as error:
+    except (Failed, NotUp, subprocess.TimeoutExpired, KeyboardInterrupt) as error:
         failure = error
     demo.step("all of it", began)
     out = Path(os.environ.get("FOOTPLATE_DEMO_JSON", ROOT / "target" / "demo.json"))

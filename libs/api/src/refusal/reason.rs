@@ -93,7 +93,7 @@ reasons! {
     TOO_LARGE: Exhausted, "the request is larger than is taken at once", "send it in smaller parts, or store it and send its digest";
     NO_NODE_FITS: Exhausted, "no node that is known could ever hold it", "ask for less, or let it wait for such a node: `footplate submit --queue-anyway`";
     TOO_MANY_REQUESTS: Exhausted, "more is asked at once than is served at once", "ask again in a moment";
-    DISK_FULL: Exhausted, "the disk is full; nothing that was acknowledged is lost", "free space: see the runbook on full disks";
+    DISK_FULL: Exhausted, "the disk is full; nothing that was acknowledged is lost", "free space, then start the broker again: docs/guides/full-disk.md";
 
     BROKER_AWAY: Unavailable, "the broker does not answer; nothing that was acknowledged is lost", "look whether nats-server runs: `footplate doctor`";
     STORE_AWAY: Unavailable, "the object or series store does not answer", "look whether it runs: `footplate doctor`";

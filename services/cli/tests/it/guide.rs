@@ -54,17 +54,27 @@ fn shell_words(line: &str) -> Vec<String> {
 
 #[test]
 fn the_demo_resumes_to_the_same_digest_and_rebuilds_equal() {
+    demo("local");
+}
+
+#[test]
+fn the_demo_does_the_same_on_a_real_cassandra_and_a_real_s3_server() {
+    demo("real");
+}
+
+fn demo(engines: &str) {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("demo.json");
     let mut command = Command::new("python3");
     clean(&mut command);
     command.arg(repository_root().join("deploy/demo.py")).env("FOOTPLATE_BINARY", env!("CARGO_BIN_EXE_footplate"));
-    let ended = command.env("FOOTPLATE_DEMO_JSON", &out).env_remove("KEEP").output().unwrap();
+    let ended = command.env("FOOTPLATE_DEMO_JSON", &out).env("ENGINES", engines).env_remove("KEEP").output().unwrap();
     assert!(ended.status.success(), "{}\n{}", String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
     let result: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(out).unwrap()).unwrap();
     for key in ["ok", "rebuild_equal", "resumed_equal"] {
         assert_eq!(result[key], true, "{result}");
     }
+    assert_eq!(result["engines"], engines, "{result}");
     assert!(result["first_line_ms"].as_u64().is_some_and(|millis| millis > 0), "{result}");
     assert!(result["steps"].as_array().is_some_and(|steps| steps.len() >= 5), "{result}");
 }
