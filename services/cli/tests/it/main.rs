@@ -15,6 +15,7 @@ mod races;
 mod secrets;
 mod stops;
 mod submit;
+mod sweep;
 mod trace;
 mod up;
 mod verbs;

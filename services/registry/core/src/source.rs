@@ -108,7 +108,7 @@ const fn late_text(late: bool) -> &'static str {
 }
 
 /// What the ledger says of a run, as far as a version can be made of it: folded from the run's events and from its job's.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunRecord {
     began: bool,
     seal: Option<RunSealed>,

@@ -100,6 +100,7 @@ pub(crate) fn spec() -> JobSpec {
         seed: None,
         rerun_of: None,
         masked: Vec::new(),
+        objectives: Vec::new(),
     }
 }
 

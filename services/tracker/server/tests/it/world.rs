@@ -269,6 +269,7 @@ pub(crate) fn spec(name: &str) -> JobSpec {
         seed: None,
         rerun_of: None,
         masked: Vec::new(),
+        objectives: Vec::new(),
     }
 }
 
