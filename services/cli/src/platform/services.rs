@@ -184,7 +184,8 @@ async fn start_one(
             let mut sweep = footplate_sweep_server::Config::new(instance);
             sweep.lease = wiring.leader_lease;
             sweep.wait = config.get(&knobs::READ_WAIT);
-            Ok(footplate_sweep_server::start(&sweep, ledger, blobs, clock, &context).parts(parts))
+            sweep.snapshots = Some(snapshots(config, blobs));
+            Ok(footplate_sweep_server::start(&sweep, ledger, blobs, clock, &context).await.parts(parts))
         }
         Service::Registry => {
             let mut registry = footplate_registry_server::Config::new(instance);

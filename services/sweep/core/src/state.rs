@@ -9,12 +9,13 @@ use footplate_events::facts::{
 };
 use footplate_events::{Event, Recorded};
 use footplate_types::{ProjectName, RunId, SweepId, Timestamp, TrialId, TrialNumber};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 /// That a trial's run is sealed, and how.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sealed {
     /// What the trial's end follows from.
     pub cause: Cause,
@@ -49,7 +50,7 @@ impl TrialState {
 }
 
 /// One point and what came of it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// The run that it is.
     pub run: RunId,
@@ -77,7 +78,7 @@ impl Trial {
 }
 
 /// That a sweep is stopped.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stop {
     /// What the end of its trials follows from.
     pub cause: Cause,
@@ -130,7 +131,7 @@ pub struct Counts {
 }
 
 /// One sweep.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sweep {
     /// The tenant.
     pub project: ProjectName,
@@ -211,7 +212,7 @@ impl Sweep {
 }
 
 /// The view of the sweep service.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sweeps {
     sweeps: BTreeMap<SweepId, Sweep>,
     runs: BTreeMap<RunId, TrialId>,

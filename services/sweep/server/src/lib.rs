@@ -20,7 +20,7 @@ use footplate_api::v1::{sweep_service_server::SweepServiceServer, sweep_view_ser
 use footplate_blobs::Blobs;
 use footplate_clock::SharedClock;
 use footplate_eventlog::leader::{Standing, lead_watched};
-use footplate_eventlog::{LeaseConfig, Ledger, Live, follow};
+use footplate_eventlog::{Keeper, LeaseConfig, Ledger, Live, follow, snapshot};
 use footplate_events::{Aggregate, Subject};
 use footplate_service::Context;
 use footplate_sweep_core::{SERVICE, Sweeps};
@@ -38,12 +38,14 @@ pub struct Config {
     pub lease: Duration,
     /// The longest a read waits for "at least N".
     pub wait: Duration,
+    /// Where the view is kept between two starts; absent: every start reads the whole ledger.
+    pub snapshots: Option<Keeper>,
 }
 
 impl Config {
     /// The defaults for an instance.
     pub fn new(instance: impl Into<String>) -> Self {
-        Self { instance: instance.into(), lease: Duration::from_secs(10), wait: Duration::from_secs(10) }
+        Self { instance: instance.into(), lease: Duration::from_secs(10), wait: Duration::from_secs(10), snapshots: None }
     }
 }
 
@@ -77,16 +79,23 @@ impl Handle {
     }
 }
 
+/// What the view's bytes in a snapshot mean: to be raised whenever the state, how it is folded or what is folded changes.
+const FORM: &str = "1";
+
 /// Starts the tasks under `context` and gives its part of the API.
-pub fn start(config: &Config, ledger: &Ledger, blobs: &Blobs, clock: &SharedClock, context: &Context) -> Handle {
+pub async fn start(config: &Config, ledger: &Ledger, blobs: &Blobs, clock: &SharedClock, context: &Context) -> Handle {
     let ledger = &ledger.of(&service());
-    let live = Live::new(Sweeps::default(), 0);
+    let snapshots = config.snapshots.as_ref().map(|keeper| keeper.of(SERVICE, FORM));
+    let live: Live<Sweeps> = snapshot::open(snapshots.clone(), ledger).await;
     let wake = Arc::new(Notify::new());
     let token = context.shutdown.token();
     let (standing, stands) = watch::channel(Standing::Candidate);
     let objectives = Objectives::new(wake.clone());
 
     context.supervisor.spawn_infallible("sweep view", follow(ledger.clone(), filters(), live.clone(), token.clone()));
+    if let Some(snapshots) = snapshots {
+        context.supervisor.spawn_infallible("sweep snapshots", snapshots.keep(ledger.clone(), live.clone(), token.clone()));
+    }
     let latch = context.readiness.latch("sweep view");
     let (read, behind, until) = (live.clone(), ledger.clone(), token.clone());
     context.supervisor.spawn_infallible("sweep start", async move {

@@ -41,7 +41,7 @@ impl Stage {
         let blobs = Blobs::local(folder).unwrap();
         let context = Context::new(Duration::from_secs(5));
         let config = Config { lease: Duration::from_millis(800), ..Config::new(instance) };
-        let handle = start(&config, &ledger, &blobs, &SystemClock::shared(), &context);
+        let handle = start(&config, &ledger, &blobs, &SystemClock::shared(), &context).await;
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let parts = handle.parts(ServerParts::new().authenticator(|_| Ok(PrincipalId::parse("ada").unwrap())));
