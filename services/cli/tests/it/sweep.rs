@@ -79,9 +79,13 @@ fn a_grid_runs_every_point_as_a_job_and_finds_the_best() {
     assert_eq!(run["params"]["x"]["json"], "3", "{run:#}");
     assert_eq!(run["tags"]["footplate.sweep"], id.as_str(), "{run:#}");
     assert_eq!(up.json(&["sweep", "list"])[0]["sweepId"], id.as_str());
+    // The guide's own file is one that could begin.
+    let guide = std::fs::read_to_string(repository_root().join("docs/guides/sweeps.md")).unwrap();
+    write(&up, "guide.yaml", guide.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap());
+    up.done(&["sweep", "run", "--no-source", "--dry-run", "guide.yaml"]);
     let refused = up.run(&["sweep", "stop", &id]);
     assert_eq!(code(&refused), Some(4), "a finished sweep: {}", String::from_utf8_lossy(&refused.stderr));
-    up.done(&["replay", "--verify"]);
+    assert!(up.done(&["replay", "--verify"]).contains("sweeps"));
 }
 
 #[test]

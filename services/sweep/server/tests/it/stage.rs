@@ -5,7 +5,7 @@ use footplate_api::{ApiError, Client, Target, metrics, types, v1};
 use footplate_blobs::Blobs;
 use footplate_clock::SystemClock;
 use footplate_eventlog::verify::verify_view;
-use footplate_eventlog::{Broker, Expect, Headers, Ledger, LedgerItem, Message, StreamName};
+use footplate_eventlog::{Broker, Expect, Headers, Keeper, Ledger, LedgerItem, Message, SnapshotStore, StreamName};
 use footplate_events::facts::*;
 use footplate_events::{Envelope, Event, Subject};
 use footplate_series::{Point, codec};
@@ -13,6 +13,8 @@ use footplate_service::Context;
 use footplate_sweep_server::{Config, Handle, filters, start};
 use footplate_testkit::eventually;
 use footplate_types::*;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use prost::Message as _;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -37,10 +39,15 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) async fn on(broker: Arc<dyn Broker>, folder: &Path, instance: &str) -> Self {
+        Self::kept(broker, folder, instance, None).await
+    }
+
+    /// One that keeps its view.
+    pub(crate) async fn kept(broker: Arc<dyn Broker>, folder: &Path, instance: &str, snapshots: Option<Keeper>) -> Self {
         let ledger = Ledger::new(broker.clone());
         let blobs = Blobs::local(folder).unwrap();
         let context = Context::new(Duration::from_secs(5));
-        let config = Config { lease: Duration::from_millis(800), ..Config::new(instance) };
+        let config = Config { lease: Duration::from_millis(800), snapshots, ..Config::new(instance) };
         let handle = start(&config, &ledger, &blobs, &SystemClock::shared(), &context).await;
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -125,6 +132,22 @@ impl Stage {
     pub(crate) async fn verifies(&self) {
         let verified = verify_view(&self.ledger, &filters(), self.handle.live(), 0, SOON).await.unwrap();
         assert!(verified.is_equal(), "{:?}", verified.difference);
+    }
+}
+
+/// Snapshots in memory.
+#[derive(Clone, Default)]
+pub(crate) struct InMemory(pub(crate) Arc<std::sync::Mutex<BTreeMap<String, Vec<u8>>>>);
+
+impl SnapshotStore for InMemory {
+    fn save<'a>(&'a self, name: &'a str, bytes: Vec<u8>) -> BoxFuture<'a, std::io::Result<()>> {
+        self.0.lock().unwrap().insert(name.to_owned(), bytes);
+        async { Ok(()) }.boxed()
+    }
+
+    fn load<'a>(&'a self, name: &'a str) -> BoxFuture<'a, std::io::Result<Option<Vec<u8>>>> {
+        let found = self.0.lock().unwrap().get(name).cloned();
+        async { Ok(found) }.boxed()
     }
 }
 

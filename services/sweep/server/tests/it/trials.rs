@@ -3,9 +3,10 @@
 use crate::stage::*;
 use footplate_api::v1;
 use footplate_eventlog::memory::MemoryBroker;
+use footplate_eventlog::{Keeper, Live};
 use footplate_events::Event;
 use footplate_events::facts::{DocumentRef, Outcome, PruneCause};
-use footplate_sweep_core::{SWEEP_LABEL, TRIAL_LABEL};
+use footplate_sweep_core::{SWEEP_LABEL, Sweeps, TRIAL_LABEL};
 use std::sync::Arc;
 
 async fn stage() -> (Stage, tempfile::TempDir) {
@@ -138,6 +139,34 @@ async fn a_trial_without_hope_is_pruned_at_its_rung_by_what_its_worker_logs() {
     stage.seals(&trials[2].run_id, Outcome::Cancelled, Some(0.9)).await;
     stage.reaches(&id, "it counts as pruned, and its place is taken", |sweep| sweep.pruned == 1 && sweep.running == 3).await;
     assert_eq!(stage.events("observed").await.len(), 3);
+    stage.verifies().await;
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_start_from_a_snapshot_is_what_the_whole_ledger_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let (broker, store) = (Arc::new(MemoryBroker::new()), InMemory::default());
+    let keeper = Keeper::new(Arc::new(store), SOON);
+    let stage = Stage::kept(broker.clone(), folder.path(), "one", Some(keeper.clone())).await;
+    // Every kind of value and a condition.
+    let mut momentum = float("momentum", 0.0, 1.0);
+    momentum.when = vec![v1::SweepCondition { parameter: "on".into(), one_of: vec!["true".into(), "1.5".into()] }];
+    let mut asked = spec("random", vec![float("lr", 0.0, 1.0), choice("on", &["true", "1.5", "2", "\"x\""]), momentum]);
+    (asked.pruner, asked.pruner_startup, asked.rungs) = ("median".into(), 1, vec![1]);
+    let id = stage.create(asked, "").await.unwrap().sweep_id;
+    let trials = running(&stage, &id, 2).await;
+    stage.logs(&trials[0].run_id, 1, 1, f64::NAN).await;
+    stage.seals(&trials[1].run_id, Outcome::Succeeded, Some(0.1)).await;
+    stage.reaches(&id, "one is finished, one is pruned", |sweep| sweep.complete == 1).await;
+    footplate_testkit::eventually(SOON, "the other is pruned", || async { (stage.events("pruned").await.len() == 1).then_some(()) }).await;
+    let (live, ledger) = (stage.handle.live().clone(), stage.ledger.clone());
+    stage.stop().await;
+    let kept: Live<Sweeps> = keeper.of("sweep", "1").open(&ledger).await;
+    assert!(kept.position() > 0 && *kept.read() == *live.read(), "the snapshot holds what the view held");
+    let stage = Stage::kept(broker, folder.path(), "two", Some(keeper)).await;
+    stage.seals(&trials[0].run_id, Outcome::Cancelled, None).await;
+    stage.reaches(&id, "it goes on", |sweep| sweep.pruned == 1 && sweep.suggested == 4).await;
     stage.verifies().await;
     stage.stop().await;
 }
