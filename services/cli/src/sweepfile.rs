@@ -6,38 +6,29 @@ use crate::jobfile::{self, API_VERSION, Problem, Problems, Resolved};
 use footplate_api::{types, v1};
 use footplate_types::ProjectName;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use std::num::NonZeroU32;
 use std::path::Path;
 
+/// The keys of a sweep file.
+const KEYS: &str = "apiVersion, kind, name, project, metric, direction, take, sampler, seed, trials, parallel, rungs, pruner, space, job";
+
 /// What a sweep file says but for its space and its job.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug)]
 struct Head {
-    #[serde(rename = "apiVersion")]
-    api_version: String,
-    kind: String,
     name: String,
-    #[serde(default)]
     project: Option<ProjectName>,
     metric: String,
     direction: String,
-    #[serde(default)]
     take: String,
     sampler: String,
-    #[serde(default)]
     seed: u64,
-    #[serde(default = "one")]
+    /// 0: as the service has it.
     parallel: u32,
-    #[serde(default)]
     trials: Option<u32>,
-    #[serde(default)]
     rungs: Vec<i64>,
-    #[serde(default)]
     pruner: PrunerSection,
-}
-
-const fn one() -> u32 {
-    1
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -46,7 +37,7 @@ struct PrunerSection {
     #[serde(default, rename = "type")]
     kind: String,
     #[serde(default)]
-    startup: u32,
+    startup: Option<NonZeroU32>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -91,7 +82,7 @@ impl SweepFile {
             take: head.take,
             sampler: head.sampler,
             pruner: head.pruner.kind,
-            pruner_startup: head.pruner.startup,
+            pruner_startup: head.pruner.startup.map_or(0, NonZeroU32::get),
             rungs: head.rungs,
             seed: head.seed,
             parallel: head.parallel,
@@ -113,17 +104,69 @@ pub fn load(path: &Path, sets: &[String]) -> Result<SweepFile, Problems> {
     read(document, path.parent().unwrap_or(Path::new("")), sets)
 }
 
+/// Takes keys out of a document one by one, so that each fault is told with its own place.
+struct Keys {
+    document: Map<String, Value>,
+    problems: Problems,
+}
+
+impl Keys {
+    fn optional<T: DeserializeOwned>(&mut self, key: &str) -> Option<T> {
+        let value = self.document.shift_remove(key).filter(|value| !value.is_null())?;
+        match serde_json::from_value(value.clone()) {
+            Ok(read) => Some(read),
+            Err(error) => {
+                self.problems.add(key, format!("{value} is not allowed: {error}"));
+                None
+            }
+        }
+    }
+
+    fn required<T: DeserializeOwned + Default>(&mut self, key: &str) -> T {
+        if !self.document.contains_key(key) {
+            self.problems.add(key, "is required");
+        }
+        self.optional(key).unwrap_or_default()
+    }
+
+    /// A key that says one thing only.
+    fn fixed(&mut self, key: &str, word: &str) {
+        match self.document.shift_remove(key) {
+            Some(value) if value == word => {}
+            Some(value) => self.problems.add(key, format!("{value} is not `{word}`")),
+            None => self.problems.add(key, format!("is required; write `{key}: {word}`")),
+        }
+    }
+
+    fn head(&mut self) -> Head {
+        self.fixed("apiVersion", API_VERSION);
+        self.fixed("kind", "Sweep");
+        let head = Head {
+            name: self.required("name"),
+            project: self.optional("project"),
+            metric: self.required("metric"),
+            direction: self.required("direction"),
+            take: self.optional("take").unwrap_or_default(),
+            sampler: self.required("sampler"),
+            seed: self.optional("seed").unwrap_or_default(),
+            parallel: self.optional("parallel").map_or(0, NonZeroU32::get),
+            trials: self.optional("trials"),
+            rungs: self.optional("rungs").unwrap_or_default(),
+            pruner: self.optional("pruner").unwrap_or_default(),
+        };
+        for key in self.document.keys() {
+            self.problems.add(key, format!("no such key; known here: {KEYS}"));
+        }
+        head
+    }
+}
+
 fn read(mut document: Map<String, Value>, folder: &Path, sets: &[String]) -> Result<SweepFile, Problems> {
-    let space = document.remove("space");
-    let job = document.remove("job");
-    let head: Head = serde_json::from_value(Value::Object(document)).map_err(|error| Problem::new("", error.to_string()))?;
-    let mut problems = Problems::default();
-    if head.api_version != API_VERSION {
-        problems.add("apiVersion", format!("{:?} is not known; this build reads {API_VERSION:?}", head.api_version));
-    }
-    if head.kind != "Sweep" {
-        problems.add("kind", format!("{:?} is no sweep; write `Sweep`", head.kind));
-    }
+    let space = document.shift_remove("space");
+    let job = document.shift_remove("job");
+    let mut keys = Keys { document, problems: Problems::default() };
+    let head = keys.head();
+    let mut problems = keys.problems;
     let mut parameters = Vec::new();
     match space {
         Some(Value::Object(space)) => {
@@ -245,7 +288,7 @@ mod tests {
         let names: Vec<&str> = spec.space.iter().map(|parameter| parameter.name.as_str()).collect();
         assert_eq!(names, ["opt.lr", "layers", "opt.name", "momentum"]);
         assert_eq!(spec.space[3].when[0].one_of, ["\"sgd\""]);
-        assert_eq!((spec.parallel, spec.trials, spec.pruner.as_str()), (1, Some(8), ""));
+        assert_eq!((spec.parallel, spec.trials, spec.pruner.as_str()), (0, Some(8), ""));
         assert_eq!((file.job.file.name.as_str(), &file.job.document["config"]["epochs"]), ("digits", &json!(3)));
     }
 
@@ -258,13 +301,29 @@ mod tests {
         let mut wrong = document(space);
         wrong.insert("kind".to_owned(), json!("Job"));
         wrong.insert("job".to_owned(), json!({"run": "", "colour": 1}));
+        wrong.insert("parallel".to_owned(), json!(0));
+        wrong.insert("pruner".to_owned(), json!({"type": "median", "startup": 0}));
+        wrong.insert("rungs".to_owned(), json!("all"));
+        wrong.insert("colour".to_owned(), json!(1));
+        wrong.shift_remove("metric");
         let problems = read(wrong, Path::new(""), &[]).unwrap_err();
         let text = problems.to_string();
-        for place in ["kind", "space.a.low", "space.b.low", "space.c", "space.d.type", "space.e", "space.f", "job"] {
+        for place in [
+            "kind",
+            "metric",
+            "parallel",
+            "pruner",
+            "rungs",
+            "colour",
+            "space.a.low",
+            "space.b.low",
+            "space.c",
+            "space.d.type",
+            "space.e",
+            "space.f",
+            "job",
+        ] {
             assert!(problems.0.iter().any(|problem| problem.place.starts_with(place)), "{place} in {text}");
         }
-        let mut unknown = document(json!({}));
-        unknown.insert("colour".to_owned(), json!(1));
-        assert!(read(unknown, Path::new(""), &[]).unwrap_err().to_string().contains("colour"));
     }
 }

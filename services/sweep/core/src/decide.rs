@@ -61,29 +61,49 @@ pub fn decide(state: &Sweeps, seen: &[Seen]) -> Vec<Decision> {
     pass.decisions
 }
 
-/// The points that are wanted now, of all sweeps in turn, at most [`DRAFTS_MAX`].
+/// The points that are wanted now, at most [`DRAFTS_MAX`]: one of each sweep in turn, so that none keeps the others waiting.
 pub fn drafts(state: &Sweeps) -> Vec<Draft> {
-    let mut drafts = Vec::new();
-    for (id, sweep) in state.open() {
-        let running = u32::try_from(sweep.running.len()).unwrap_or(u32::MAX);
-        let wanted = sweep.left().min(sweep.fact.parallel.saturating_sub(running)) as usize;
-        let mut drafted: Vec<(TrialNumber, Values)> = Vec::new();
-        while drafted.len() < wanted && drafts.len() + drafted.len() < DRAFTS_MAX {
-            let Suggestion::Point(values) = suggest(sweep, &drafted) else { break };
-            let newest = drafted.last().map(|(number, _)| *number).or_else(|| sweep.trials.keys().next_back().copied());
-            drafted.push((newest.map_or(TrialNumber(1), TrialNumber::next), values));
+    let mut all: Vec<Drafting<'_>> = state.open().map(|(id, sweep)| Drafting { id, sweep, points: Vec::new() }).collect();
+    let mut count = 0;
+    loop {
+        let before = count;
+        for one in &mut all {
+            if count < DRAFTS_MAX && one.draft() {
+                count += 1;
+            }
         }
-        let project = &sweep.project;
-        drafts.extend(drafted.into_iter().map(|(trial, values)| Draft {
-            project: project.clone(),
-            id: TrialId { sweep: id, trial },
-            values,
-        }));
-        if drafts.len() >= DRAFTS_MAX {
+        if count == before {
             break;
         }
     }
-    drafts
+    all.into_iter().flat_map(Drafting::into_drafts).collect()
+}
+
+/// One sweep's share of a look.
+struct Drafting<'s> {
+    id: SweepId,
+    sweep: &'s Sweep,
+    points: Vec<(TrialNumber, Values)>,
+}
+
+impl Drafting<'_> {
+    /// Drafts the next point, if one is wanted and left.
+    fn draft(&mut self) -> bool {
+        let running = u32::try_from(self.sweep.running.len()).unwrap_or(u32::MAX);
+        let wanted = self.sweep.left().min(self.sweep.fact.parallel.saturating_sub(running)) as usize;
+        if self.points.len() >= wanted {
+            return false;
+        }
+        let Suggestion::Point(values) = suggest(self.sweep, &self.points) else { return false };
+        let newest = self.points.last().map(|(number, _)| *number).or_else(|| self.sweep.trials.keys().next_back().copied());
+        self.points.push((newest.map_or(TrialNumber(1), TrialNumber::next), values));
+        true
+    }
+
+    fn into_drafts(self) -> impl Iterator<Item = Draft> {
+        let (project, sweep) = (self.sweep.project.clone(), self.id);
+        self.points.into_iter().map(move |(trial, values)| Draft { project: project.clone(), id: TrialId { sweep, trial }, values })
+    }
 }
 
 struct Pass {

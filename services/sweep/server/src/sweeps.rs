@@ -11,7 +11,7 @@ use footplate_api::v1::{
 use footplate_api::{Refusal, reason};
 use footplate_blobs::Blobs;
 use footplate_events::facts::{DocumentRef, SweepCreated, SweepResumed, SweepStopRequested, cut_text};
-use footplate_events::{Event, Subject};
+use footplate_events::{Event, PAYLOAD_MAX, Subject};
 use footplate_sweep_core::{Standing, Sweep, TRIALS_MAX, check, sample_point};
 use footplate_types::{Digest, EventId, Invalid, PrincipalId, ProjectName, SweepId, TrialNumber};
 use std::ops::Bound;
@@ -19,6 +19,8 @@ use tonic::{Request, Response, Status};
 
 /// The most characters of an idempotency key.
 const KEY_MAX: usize = 256;
+/// The largest sweep as its event holds it: a trial's event may be this much larger, for its labels, its run and its documents.
+const SWEEP_BYTES_MAX: usize = PAYLOAD_MAX - (8 << 10);
 /// Rows of a page when the client names no number.
 const PAGE_DEFAULT: u32 = 100;
 /// The most rows of a page.
@@ -51,6 +53,16 @@ fn token_of(text: &str) -> Result<Option<u64>, Refusal> {
     if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(foreign) }
 }
 
+/// A trial's event says of the sweep's what it needs, and little more: where that fits, every trial will.
+fn check_bytes(fact: &SweepCreated) -> Result<(), Refusal> {
+    let bytes = serde_json::to_vec(fact).map_err(Refusal::internal)?.len();
+    if bytes <= SWEEP_BYTES_MAX {
+        return Ok(());
+    }
+    let allowed = format!("a space and a job of at most {SWEEP_BYTES_MAX} bytes together: fewer or shorter choices, labels, texts");
+    Err(unfit(Invalid::new("space", format!("{bytes} bytes"), allowed)))
+}
+
 fn key_of(key: &str) -> Result<(), Refusal> {
     if key.chars().count() <= KEY_MAX {
         return Ok(());
@@ -70,6 +82,7 @@ impl SweepDoor {
         let spec = request.spec.as_ref().ok_or_else(|| Refusal::new(&reason::MISSING_FIELD, "the sweep asks for nothing").field("spec"))?;
         let mut fact = sweep_in(spec).map_err(unfit)?;
         fact.points = check(&fact).map_err(unfit)?;
+        check_bytes(&fact)?;
         self.check_documents(&fact).await?;
         if request.dry_run {
             return Ok(CreateSweepResponse { sweep_id: String::new(), sequence: 0, points: fact.points });

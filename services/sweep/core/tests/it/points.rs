@@ -1,8 +1,10 @@
 //! Which points are tried: grids, draws, and the order they come in.
 
 use crate::world::*;
+use footplate_events::Subject;
 use footplate_events::facts::*;
 use footplate_sweep_core::{Standing, check, drafts};
+use footplate_types::SweepId;
 use std::collections::BTreeSet;
 
 /// Every point of a sweep, tried one after the other.
@@ -77,4 +79,18 @@ fn no_more_is_wanted_than_may_be_under_way() {
     assert_eq!(drafts(&world.state()).len(), 3);
     let wide = World::new(SweepCreated { parallel: 1_000, trials: Some(900), ..sweep(Sampler::Random, vec![int("a", 1, 9)]) });
     assert_eq!(drafts(&wide.state()).len(), footplate_sweep_core::DRAFTS_MAX);
+}
+
+#[test]
+fn a_wide_sweep_keeps_no_other_waiting() {
+    let space = || vec![int("a", 1, 9)];
+    let mut world = World::new(SweepCreated { parallel: 1_000, trials: Some(900), ..sweep(Sampler::Random, space()) });
+    let others = [[1; 16], [0xff; 16]].map(SweepId::from_bytes);
+    for other in others {
+        world.story.record(Subject::sweep(&project(), other), SweepCreated { parallel: 3, ..sweep(Sampler::Random, space()) });
+    }
+    let drafts = drafts(&world.state());
+    let of = |sweep| drafts.iter().filter(|draft| draft.id.sweep == sweep).map(|draft| draft.id.trial.0).collect::<Vec<_>>();
+    assert_eq!(others.map(of), [[1, 2, 3], [1, 2, 3]]);
+    assert_eq!((of(id()).len(), drafts.len()), (footplate_sweep_core::DRAFTS_MAX - 6, footplate_sweep_core::DRAFTS_MAX));
 }

@@ -52,6 +52,12 @@ async fn what_cannot_be_searched_is_refused_by_field_and_nothing_is_recorded() {
         assert_eq!(told(&error), ("INVALID_SWEEP", field, value), "{error}");
         assert!(error.allowed.is_some(), "{error}");
     }
+    // 270 choices of 1,000 letters each, all of them allowed one by one, are more than an event holds.
+    let texts: Vec<String> = (0..270).map(|at| format!("\"{at:0>1000}\"")).collect();
+    let large = choice("a", &texts.iter().map(String::as_str).collect::<Vec<_>>());
+    let error = stage.create(spec("random", vec![large]), "").await.unwrap_err();
+    let (reason, field, value) = told(&error);
+    assert!((reason, field) == ("INVALID_SWEEP", "space") && value.ends_with(" bytes"), "{error}");
     let nowhere = v1::GetSweepRequest { project: PROJECT.into(), sweep_id: "ab".repeat(16), at_least: 0 };
     let error = stage.client.once(stage.client.sweeps().get_sweep(nowhere)).await.unwrap_err();
     assert_eq!(error.reason, "SWEEP_NOT_FOUND");
