@@ -114,19 +114,7 @@ impl Stage {
 
     /// A worker logs the objective.
     pub(crate) async fn logs(&self, run: &str, n: u64, step: i64, value: f64) {
-        let points = codec::encode(&[Point { step, time_ms: 1_000 + step, value }]);
-        let batch = metrics::Batch {
-            project: PROJECT.into(),
-            run: run.into(),
-            attempt: 1,
-            rank: 0,
-            session: SessionId::from_bytes([1; 16]).to_string(),
-            n,
-            series: vec![metrics::Block { name: "loss".into(), points }],
-        };
-        let subject = format!("fp.metrics.{}.n1", RunId::parse(run).unwrap().shard());
-        let message = Message { subject, headers: Headers::default(), payload: batch.encode_to_vec().into() };
-        self.broker.publish(StreamName::Metrics, message, Expect::Any).await.unwrap();
+        log(&self.broker, run, n, step, value).await;
     }
 
     pub(crate) async fn verifies(&self) {
@@ -149,6 +137,26 @@ impl SnapshotStore for InMemory {
         let found = self.0.lock().unwrap().get(name).cloned();
         async { Ok(found) }.boxed()
     }
+}
+
+/// The objective as a worker's agent publishes it.
+pub(crate) async fn log(broker: &Arc<dyn Broker>, run: &str, n: u64, step: i64, value: f64) {
+    let points = codec::encode(&[Point { step, time_ms: 1_000 + step, value }]);
+    let batch = metrics::Batch {
+        project: PROJECT.into(),
+        run: run.into(),
+        attempt: 1,
+        rank: 0,
+        session: SessionId::from_bytes([1; 16]).to_string(),
+        n,
+        series: vec![metrics::Block { name: "loss".into(), points }],
+    };
+    let subject = format!("fp.metrics.{}.n1", RunId::parse(run).unwrap().shard());
+    let message = Message { subject, headers: Headers::default(), payload: batch.encode_to_vec().into() };
+    eventually(SOON, "the objective is published", || async {
+        broker.publish(StreamName::Metrics, message.clone(), Expect::Any).await.ok()
+    })
+    .await;
 }
 
 /// The seal of a trial's run, as the tracker writes it; again while the broker is away (told twice is told once).
