@@ -93,7 +93,7 @@ class Demo:
 
     def start(self):
         began = time.monotonic()
-        say("The platform: five services, an agent with two slots and a broker, in one process")
+        say("The platform: six services, an agent with two slots and a broker, in one process")
         command = [str(BINARY), "up", "--data", str(self.folder / "data"), "--listen", self.address, "--slots", "2",
                    "--set", "nats.port=%d" % free_port(), "--set", "nats.monitor-port=%d" % free_port(),
                    "--set", "admin.listen=127.0.0.1:%d" % free_port(), "--set", "nats.disk=2GiB"]

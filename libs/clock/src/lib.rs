@@ -2,7 +2,7 @@
 //!
 //! Everything else gets instants and ids as arguments, or takes a [`Clock`]; so a test or a simulation can stand in for both.
 
-use footplate_types::{EventId, RequestId, RunId, SessionId, SpoolId, Timestamp};
+use footplate_types::{EventId, RequestId, RunId, SessionId, SpoolId, SweepId, Timestamp};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -85,6 +85,11 @@ pub fn event_id() -> EventId {
 /// A new request id.
 pub fn request_id() -> RequestId {
     RequestId::from_bytes(uuid7())
+}
+
+/// A new sweep id.
+pub fn sweep_id() -> SweepId {
+    SweepId::from_bytes(uuid7())
 }
 
 /// A new session id.

@@ -13,7 +13,9 @@ mod node;
 mod node_request;
 mod queue;
 mod run;
+mod sweep;
 mod term;
+mod trial;
 
 pub use attempt::{
     AttemptCheckpointed, AttemptExited, AttemptLogsArchived, AttemptLost, AttemptReady, AttemptStarted, Exit, FinalOffsets, INCOMPLETE_MAX,
@@ -39,9 +41,13 @@ pub use node_request::{NodeCordonRequested, NodeDrainRequested, NodeLossDeclared
 pub use queue::{QueueConfigured, Quota};
 pub use run::{
     LoggedArtifact, ParamValue, RunArtifactsLogged, RunCreated, RunFinished, RunInputsLogged, RunNoted, RunParamsLogged, RunSealed,
-    RunTagsSet,
+    RunTagsSet, SealedFigure,
+};
+pub use sweep::{
+    Condition, Direction, Domain, Objective, Parameter, Pruner, Sampler, Space, SweepCreated, SweepResumed, SweepStopRequested, Take,
 };
 pub use term::TermBegan;
+pub use trial::{PruneCause, TrialFinished, TrialObserved, TrialOutcome, TrialPruned, TrialSuggested, Values};
 
 /// The most characters of a human text inside a fact; a longer one is a document.
 pub const TEXT_MAX: usize = 4_000;

@@ -1,6 +1,8 @@
 //! Where an event stands: `fp.ledger.<project>.<aggregate>.<id>`.
 
-use footplate_types::{AttemptId, ExperimentId, Invalid, ModelId, ModelVersionId, NodeName, ProjectName, QueueName, RunId, ServiceName};
+use footplate_types::{
+    AttemptId, ExperimentId, Invalid, ModelId, ModelVersionId, NodeName, ProjectName, QueueName, RunId, ServiceName, SweepId, TrialId,
+};
 use std::fmt;
 
 /// The kinds of aggregate of the ledger, each written by one service.
@@ -26,13 +28,17 @@ pub enum Aggregate {
     Model,
     /// One version of a model: what it is, its evaluations and its approval; client-written, registry.
     ModelVersion,
+    /// A search over a space of params; client-written, sweep.
+    Sweep,
+    /// One point of a sweep and what came of it; leader-written, sweep.
+    Trial,
     /// The terms of a service's leaders; written by whoever takes over.
     Term,
 }
 
 impl Aggregate {
     /// All kinds, in the order of this table.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Experiment,
         Self::Run,
         Self::Job,
@@ -43,6 +49,8 @@ impl Aggregate {
         Self::NodeRequest,
         Self::Model,
         Self::ModelVersion,
+        Self::Sweep,
+        Self::Trial,
         Self::Term,
     ];
 
@@ -59,6 +67,8 @@ impl Aggregate {
             Self::NodeRequest => "node-request",
             Self::Model => "model",
             Self::ModelVersion => "model-version",
+            Self::Sweep => "sweep",
+            Self::Trial => "trial",
             Self::Term => "term",
         }
     }
@@ -71,6 +81,7 @@ impl Aggregate {
             Self::Attempt => "executor",
             Self::Node | Self::NodeRequest => "gpu-inventory",
             Self::Model | Self::ModelVersion => "registry",
+            Self::Sweep | Self::Trial => "sweep",
             Self::Term => "each service",
         }
     }
@@ -79,8 +90,15 @@ impl Aggregate {
     /// A job is both: its first event is client-written.
     pub const fn client_written(self) -> bool {
         match self {
-            Self::Experiment | Self::Run | Self::JobRequest | Self::Queue | Self::NodeRequest | Self::Model | Self::ModelVersion => true,
-            Self::Job | Self::Attempt | Self::Node | Self::Term => false,
+            Self::Experiment
+            | Self::Run
+            | Self::JobRequest
+            | Self::Queue
+            | Self::NodeRequest
+            | Self::Model
+            | Self::ModelVersion
+            | Self::Sweep => true,
+            Self::Job | Self::Attempt | Self::Node | Self::Trial | Self::Term => false,
         }
     }
 
@@ -161,6 +179,16 @@ impl Subject {
         Self::new(project, Aggregate::ModelVersion, id)
     }
 
+    /// A sweep of a project.
+    pub fn sweep(project: &ProjectName, id: SweepId) -> Self {
+        Self::new(project, Aggregate::Sweep, id)
+    }
+
+    /// A trial of a sweep.
+    pub fn trial(project: &ProjectName, id: TrialId) -> Self {
+        Self::new(project, Aggregate::Trial, id)
+    }
+
     /// The terms of a service.
     pub fn term(service: &ServiceName) -> Self {
         Self::platform(Aggregate::Term, service)
@@ -179,19 +207,35 @@ impl Subject {
         }
     }
 
-    /// The run this is about, for runs, jobs, job requests and attempts.
+    /// The run this is about, for runs, jobs, job requests, attempts and trials.
     pub fn run_id(&self) -> Option<RunId> {
         match self.aggregate {
             Aggregate::Run | Aggregate::Job | Aggregate::JobRequest => RunId::parse(&self.id).ok(),
             Aggregate::Attempt => self.attempt_id().map(|id| id.run),
+            Aggregate::Trial => self.trial_id().map(|id| id.run()),
             Aggregate::Experiment
             | Aggregate::Queue
             | Aggregate::Node
             | Aggregate::NodeRequest
             | Aggregate::Model
             | Aggregate::ModelVersion
+            | Aggregate::Sweep
             | Aggregate::Term => None,
         }
+    }
+
+    /// The sweep this is about, for sweeps and trials.
+    pub fn sweep_id(&self) -> Option<SweepId> {
+        match self.aggregate {
+            Aggregate::Sweep => SweepId::parse(&self.id).ok(),
+            Aggregate::Trial => self.trial_id().map(|id| id.sweep),
+            _ => None,
+        }
+    }
+
+    /// The trial this is about.
+    pub fn trial_id(&self) -> Option<TrialId> {
+        if self.aggregate == Aggregate::Trial { TrialId::parse(&self.id).ok() } else { None }
     }
 
     /// The attempt this is about.
@@ -252,6 +296,8 @@ impl Subject {
             Aggregate::Node | Aggregate::NodeRequest => NodeName::parse(&self.id).is_ok(),
             Aggregate::Model => ModelId::parse(&self.id).is_ok(),
             Aggregate::ModelVersion => ModelVersionId::parse(&self.id).is_ok(),
+            Aggregate::Sweep => SweepId::parse(&self.id).is_ok(),
+            Aggregate::Trial => TrialId::parse(&self.id).is_ok(),
             Aggregate::Term => ServiceName::parse(&self.id).is_ok(),
         }
     }
@@ -282,10 +328,12 @@ mod tests {
 
     #[test]
     fn every_aggregate_has_exactly_one_owner() {
-        let services = ["tracker", "scheduler", "executor", "gpu-inventory", "registry"].map(|name| ServiceName::parse(name).unwrap());
+        let services =
+            ["tracker", "scheduler", "executor", "sweep", "gpu-inventory", "registry"].map(|name| ServiceName::parse(name).unwrap());
         let (project, run, node) = (ProjectName::parse("vision").unwrap(), RunId::from_bytes([3; 16]), NodeName::parse("n1").unwrap());
         let attempt = AttemptId { run, attempt: footplate_types::AttemptNumber(1) };
         let name = footplate_types::DisplayName::parse("x").unwrap();
+        let sweep = SweepId::from_bytes([4; 16]);
         let mut subjects = vec![
             Subject::experiment(&project, ExperimentId::of(&project, &name)),
             Subject::run(&project, run),
@@ -297,6 +345,8 @@ mod tests {
             Subject::node_request(&node),
             Subject::model(&project, ModelId::from_bytes([4; 16])),
             Subject::model_version(&project, ModelVersionId::parse(&format!("{}-3", ModelId::from_bytes([4; 16]))).unwrap()),
+            Subject::sweep(&project, sweep),
+            Subject::trial(&project, TrialId { sweep, trial: footplate_types::TrialNumber(1) }),
         ];
         subjects.extend(services.iter().map(Subject::term));
         let kinds: std::collections::BTreeSet<Aggregate> = subjects.iter().map(|subject| subject.aggregate).collect();

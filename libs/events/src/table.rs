@@ -138,6 +138,12 @@ macro_rules! concat_type {
     (ModelVersion, $verb:literal, $version:literal) => {
         concat!("footplate.model-version.", $verb, ".v", $version)
     };
+    (Sweep, $verb:literal, $version:literal) => {
+        concat!("footplate.sweep.", $verb, ".v", $version)
+    };
+    (Trial, $verb:literal, $version:literal) => {
+        concat!("footplate.trial.", $verb, ".v", $version)
+    };
     (Term, $verb:literal, $version:literal) => {
         concat!("footplate.term.", $verb, ".v", $version)
     };
@@ -210,6 +216,15 @@ events! {
     ModelVersionProposed = ModelVersion, "proposed", 1, read by "registry, whoever approves";
     ModelVersionApproved = ModelVersion, "approved", 1, read by "registry";
     ModelVersionRejected = ModelVersion, "rejected", 1, read by "registry";
+
+    SweepCreated = Sweep, "created", 1, read by "sweep";
+    SweepStopRequested = Sweep, "stop-requested", 1, read by "sweep";
+    SweepResumed = Sweep, "resumed", 1, read by "sweep";
+
+    TrialSuggested = Trial, "suggested", 1, read by "sweep, scheduler";
+    TrialObserved = Trial, "observed", 1, read by "sweep";
+    TrialPruned = Trial, "pruned", 1, read by "sweep, scheduler";
+    TrialFinished = Trial, "finished", 1, read by "sweep, clients that wait for a sweep";
 }
 
 #[cfg(all(test, feature = "json"))]

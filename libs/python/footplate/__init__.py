@@ -35,7 +35,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Checkpoint", "CheckpointUnknown", "Config", "ConfigUnreadable", "FootplateError", "Handle", "NotFound", "Point", "Refused", "Run", "RunInfo",
     "Stop", "Unavailable", "conclusion", "config", "finish", "flush", "history", "init", "latest_checkpoint", "log", "log_artifact",
-    "log_params", "note", "run", "runs", "save_checkpoint", "set_tags", "stop", "stop_requested", "sync",
+    "log_params", "note", "report", "run", "runs", "save_checkpoint", "set_tags", "should_prune", "stop", "stop_requested", "sync",
 ]
 
 config: Config
@@ -95,6 +95,11 @@ def log(metrics: Mapping[str, Any], step: Any = None) -> None:
     run().log(metrics, step)
 
 
+def report(value: Any, step: Any) -> None:
+    """See Run.report."""
+    run().report(value, step)
+
+
 def log_params(params: Mapping[str, Any]) -> None:
     """See Run.log_params."""
     run().log_params(params)
@@ -133,6 +138,11 @@ def latest_checkpoint(timeout: float = CHECKPOINT_SECONDS_MAX) -> Optional[Check
 def stop_requested() -> bool:
     """See Run.stop_requested."""
     return run().stop_requested()
+
+
+def should_prune() -> bool:
+    """See Run.should_prune."""
+    return run().should_prune()
 
 
 def stop() -> Optional[Stop]:

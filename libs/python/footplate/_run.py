@@ -28,6 +28,12 @@ CHECKPOINT_SECONDS_MAX = 300.0
 STAGED_BYTES_MAX = 8 << 30
 """Files set aside and not yet answered; beyond, the user's own paths are handed over. FOOTPLATE_STAGED_MAX_BYTES sets another."""
 
+OBJECTIVE_ELSEWHERE = "objective"
+"""What `report` logs in a run that is no trial."""
+
+PRUNED = "cancelled"
+"""The cause of the stop by which a trial is pruned: its job is cancelled."""
+
 PathLike = Union[str, "os.PathLike[str]"]
 
 
@@ -144,6 +150,13 @@ class Run:
                 points.append((name, place, now, value))
             for start in range(0, len(points), METRICS_POINTS_MAX):
                 self._add(points[start:start + METRICS_POINTS_MAX])
+
+    def report(self, value: Any, step: Any) -> None:
+        """Records the objective of a sweep's trial at a step: the metric that the sweep goes by (FOOTPLATE_OBJECTIVE), `objective` elsewhere.
+
+        The same as logging that metric by its name; the sweep looks at what rank 0 reports at its rungs, and at the run's end.
+        """
+        self.log({os.environ.get("FOOTPLATE_OBJECTIVE") or OBJECTIVE_ELSEWHERE: value}, step)
 
     def log_params(self, params: Mapping[str, Any]) -> None:
         """Records params. Numbers, text, booleans, lists and dicts keep their type; other objects are recorded as text."""
@@ -270,6 +283,14 @@ class Run:
             with contained("stop_requested"):
                 self._start()
         return self._stopping.stop is not None
+
+    def should_prune(self) -> bool:
+        """Whether this trial was given up: pruned at a rung, or its sweep (or the run itself) cancelled. It should end; what it saves is not used.
+
+        Says what the agent has told so far and never waits; False while nothing is known, and without an agent. A stop that is not for good (a
+        preemption, a drained node) is no pruning: ask `stop_requested` too, which is where the first call takes over TERM, as here.
+        """
+        return self.stop_requested() and self._stopping.stop is not None and self._stopping.stop.cause == PRUNED
 
     @property
     def stop(self) -> Optional[Stop]:

@@ -437,5 +437,49 @@ class Asking(WithAgent):
         self.assertEqual(run.stop.cause, "cancelled")
 
 
+class Trials(WithAgent):
+    def until(self, condition):
+        deadline = time.monotonic() + 10
+        while not condition() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertTrue(condition())
+
+    def test_a_report_is_the_sweeps_objective_at_its_step(self):
+        self.agent.start()
+        run = self.run_()
+        run.report(0.75, step=1)
+        with mock.patch.dict(os.environ, {"FOOTPLATE_OBJECTIVE": "val/loss"}):
+            run.report(0.5, step=2)
+            run.report(float("nan"), step=3)
+            for value, step, fault in (("low", 4, TypeError), (0.1, 4.5, ValueError), (0.1, "4", TypeError)):
+                with self.assertRaises(fault):
+                    run.report(value, step)
+        self.assertTrue(run.flush())
+        told = [(name, step, value) for name, step, _, value in self.agent.points()]
+        self.assertEqual(told, [("objective", 1, 0.75), ("val/loss", 2, 0.5), ("val/loss", 3, "NaN")])
+
+    def test_a_trial_is_pruned_by_a_cancel_and_by_no_other_stop(self):
+        self.agent.start()
+        run = self.run_()
+        self.assertFalse(run.should_prune())
+        self.agent.wait(lambda: self.agent.hellos)
+        self.agent.order_stop("preempted")
+        self.until(run.stop_requested)
+        self.assertFalse(run.should_prune(), "it will go on elsewhere")
+        self.agent.order_stop("cancelled")
+        self.until(run.should_prune)
+
+    def test_whether_to_prune_is_answered_at_once_by_an_agent_that_hangs_or_is_not_there(self):
+        run = self.run_()
+        self.assertFalse(run.should_prune())
+        self.agent.silent = True
+        self.agent.start()
+        run.report(1.0, step=0)
+        began = time.monotonic()
+        for _ in range(1_000):
+            self.assertFalse(run.should_prune())
+        self.assertLess(time.monotonic() - began, 5.0)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -123,6 +123,11 @@ id! {
     SpoolId
 }
 
+id! {
+    /// One search over a space of params.
+    SweepId
+}
+
 impl ExperimentId {
     /// The id of the experiment called `name` in `project`.
     pub fn of(project: &crate::ProjectName, name: &crate::DisplayName) -> Self {
@@ -324,6 +329,54 @@ impl fmt::Display for ModelVersionId {
 
 text_form!(ModelVersionId, Some("^[0-9a-f]{32}-[1-9][0-9]*$"));
 
+number! {
+    /// Which trial of a sweep, counted from 1.
+    TrialNumber, u32
+}
+
+impl TrialNumber {
+    /// The trial after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// One trial of one sweep: `<sweep>-<n>` as text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TrialId {
+    /// The sweep.
+    pub sweep: SweepId,
+    /// Which trial of it.
+    pub trial: TrialNumber,
+}
+
+impl TrialId {
+    /// Reads `<sweep>-<n>`, n from 1, no leading zero.
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
+        let refused = || Invalid::new("trial", text, "<sweep id>-<number from 1>");
+        let (sweep, number) = text.split_once('-').ok_or_else(refused)?;
+        let trial: u32 = number.parse().map_err(|_| refused())?;
+        if trial == 0 || number.starts_with('0') || number.starts_with('+') {
+            return Err(refused());
+        }
+        Ok(Self { sweep: SweepId::parse(sweep)?, trial: TrialNumber(trial) })
+    }
+
+    /// The run that is the trial: fixed by the trial, so that it can be submitted once only.
+    pub fn run(&self) -> RunId {
+        RunId::derived(&[b"trial", self.sweep.as_bytes(), &self.trial.0.to_be_bytes()])
+    }
+}
+
+impl fmt::Display for TrialId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.sweep, self.trial)
+    }
+}
+
+text_form!(TrialId, Some("^[0-9a-f]{32}-[1-9][0-9]*$"));
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -362,6 +415,16 @@ mod tests {
         assert_eq!(ModelVersionId::parse(&id.to_string()), Ok(id));
         for number in ["0", "01", "+1", "-1", "", "4294967296", "1 "] {
             assert!(ModelVersionId::parse(&format!("{}-{number}", id.model)).is_err(), "{number}");
+        }
+    }
+
+    #[test]
+    fn a_trial_id_reads_back_refuses_zero_and_fixes_its_run() {
+        let id = TrialId { sweep: SweepId::from_bytes([7; 16]), trial: TrialNumber(12) };
+        assert_eq!(TrialId::parse(&id.to_string()), Ok(id));
+        assert_ne!(id.run(), TrialId { trial: id.trial.next(), ..id }.run());
+        for number in ["0", "01", "+1", "", "x"] {
+            assert!(TrialId::parse(&format!("{}-{number}", id.sweep)).is_err(), "{number}");
         }
     }
 

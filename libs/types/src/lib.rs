@@ -12,7 +12,7 @@ mod time;
 
 pub use id::{
     AttemptId, AttemptNumber, Digest, Epoch, EventId, ExperimentId, MemberIndex, ModelId, ModelVersionId, Rank, RequestId, RunId,
-    SessionId, SpoolId, VersionNumber,
+    SessionId, SpoolId, SweepId, TrialId, TrialNumber, VersionNumber,
 };
 pub use invalid::Invalid;
 pub use name::{

@@ -70,6 +70,9 @@ pub enum Verb {
     /// Queues, their weights and quotas
     #[command(subcommand)]
     Queue(QueueVerb),
+    /// Searches over a space of params
+    #[command(subcommand)]
+    Sweep(SweepVerb),
     /// Machines and their GPUs
     #[command(subcommand)]
     Node(NodeVerb),
@@ -129,6 +132,21 @@ pub enum QueueVerb {
     List(commands::queue::list::Args),
     /// Make a queue, or change it
     Set(commands::queue::set::Args),
+}
+
+/// Verbs of `sweep`.
+#[derive(Debug, Subcommand)]
+pub enum SweepVerb {
+    /// Begin a sweep that a file describes
+    Run(Box<commands::sweep::run::Args>),
+    /// List sweeps
+    List(commands::sweep::list::Args),
+    /// Show a sweep, its best trial, and its trials
+    Show(commands::sweep::show::Args),
+    /// Suggest no more trials; those under way run to their end, or are cancelled
+    Stop(commands::sweep::stop::Args),
+    /// Go on after a stop, or with more trials
+    Resume(commands::sweep::resume::Args),
 }
 
 /// Verbs of `node`.
@@ -192,7 +210,7 @@ pub enum EventVerb {
 }
 
 /// Verbs that the design has and this build does not.
-const NOT_BUILT: [&str; 6] = ["gate", "project", "simulate", "subscription", "sweep", "token"];
+const NOT_BUILT: [&str; 5] = ["gate", "project", "simulate", "subscription", "token"];
 
 /// What to tell of a command line that could not be read because what it asks is known but not built yet; `None` for any other fault.
 pub fn not_built(error: &clap::Error) -> Option<String> {
@@ -249,7 +267,7 @@ mod tests {
     fn what_is_known_and_not_built_is_refused_by_its_name() {
         for (words, named) in [
             (&["project", "list"][..], "`project` is known"),
-            (&["sweep"], "`sweep` is known"),
+            (&["token"], "`token` is known"),
             (&["replay", "--at", "7"], "`replay --at` is known"),
         ] {
             assert!(told(words).is_some_and(|text| text.contains(named)), "{words:?}: {:?}", told(words));

@@ -14,6 +14,7 @@ pub mod output;
 pub mod platform;
 pub mod scrub;
 pub mod submission;
+pub mod sweepfile;
 pub mod view;
 pub mod waiting;
 

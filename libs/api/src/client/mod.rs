@@ -67,6 +67,8 @@ services! {
     registry_views: registry_view_service_client::RegistryViewServiceClient;
     runs: run_service_client::RunServiceClient;
     scheduler_views: scheduler_view_service_client::SchedulerViewServiceClient;
+    sweep_views: sweep_view_service_client::SweepViewServiceClient;
+    sweeps: sweep_service_client::SweepServiceClient;
     tracker_views: tracker_view_service_client::TrackerViewServiceClient;
 }
 

@@ -10225,6 +10225,1173 @@ pub mod node_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct FloatDomain {
+    #[prost(double, tag = "1")]
+    pub low: f64,
+    #[prost(double, tag = "2")]
+    pub high: f64,
+    #[prost(bool, tag = "3")]
+    pub log: bool,
+    #[prost(double, optional, tag = "4")]
+    pub step: ::core::option::Option<f64>,
+}
+impl ::prost::Name for FloatDomain {
+    const NAME: &'static str = "FloatDomain";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.FloatDomain".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.FloatDomain".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct IntDomain {
+    #[prost(int64, tag = "1")]
+    pub low: i64,
+    #[prost(int64, tag = "2")]
+    pub high: i64,
+    #[prost(bool, tag = "3")]
+    pub log: bool,
+    #[prost(int64, optional, tag = "4")]
+    pub step: ::core::option::Option<i64>,
+}
+impl ::prost::Name for IntDomain {
+    const NAME: &'static str = "IntDomain";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.IntDomain".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.IntDomain".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CategoricalDomain {
+    /// JSON texts: a number, "a text", true, false.
+    #[prost(string, repeated, tag = "1")]
+    pub choices: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for CategoricalDomain {
+    const NAME: &'static str = "CategoricalDomain";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.CategoricalDomain".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.CategoricalDomain".into()
+    }
+}
+/// The param exists only where another one has one of some values.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SweepCondition {
+    #[prost(string, tag = "1")]
+    pub parameter: ::prost::alloc::string::String,
+    /// JSON texts.
+    #[prost(string, repeated, tag = "2")]
+    pub one_of: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for SweepCondition {
+    const NAME: &'static str = "SweepCondition";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.SweepCondition".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.SweepCondition".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SweepParameter {
+    /// A path of the program's config, parts joined by dots.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// All of these must hold.
+    #[prost(message, repeated, tag = "5")]
+    pub when: ::prost::alloc::vec::Vec<SweepCondition>,
+    #[prost(oneof = "sweep_parameter::Domain", tags = "2, 3, 4")]
+    pub domain: ::core::option::Option<sweep_parameter::Domain>,
+}
+/// Nested message and enum types in `SweepParameter`.
+pub mod sweep_parameter {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Domain {
+        #[prost(message, tag = "2")]
+        Float(super::FloatDomain),
+        #[prost(message, tag = "3")]
+        Int(super::IntDomain),
+        #[prost(message, tag = "4")]
+        Categorical(super::CategoricalDomain),
+    }
+}
+impl ::prost::Name for SweepParameter {
+    const NAME: &'static str = "SweepParameter";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.SweepParameter".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.SweepParameter".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SweepSpec {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "2")]
+    pub space: ::prost::alloc::vec::Vec<SweepParameter>,
+    /// The metric that is searched by.
+    #[prost(string, tag = "3")]
+    pub metric: ::prost::alloc::string::String,
+    /// minimize or maximize.
+    #[prost(string, tag = "4")]
+    pub direction: ::prost::alloc::string::String,
+    /// Which of its values counts: last (the default) or best.
+    #[prost(string, tag = "5")]
+    pub take: ::prost::alloc::string::String,
+    /// grid or random.
+    #[prost(string, tag = "6")]
+    pub sampler: ::prost::alloc::string::String,
+    /// none (the default) or median.
+    #[prost(string, tag = "7")]
+    pub pruner: ::prost::alloc::string::String,
+    /// Of the median pruner: how many others must have been seen at a rung first; 0 for 5.
+    #[prost(uint32, tag = "8")]
+    pub pruner_startup: u32,
+    /// Steps at which the objective is looked at before the end, rising.
+    #[prost(int64, repeated, tag = "9")]
+    pub rungs: ::prost::alloc::vec::Vec<i64>,
+    #[prost(uint64, tag = "10")]
+    pub seed: u64,
+    /// Trials under way at once; 0 for 1.
+    #[prost(uint32, tag = "11")]
+    pub parallel: u32,
+    /// Trials in all; a grid may leave it out.
+    #[prost(uint32, optional, tag = "12")]
+    pub trials: ::core::option::Option<u32>,
+    /// The job of a trial, its config being what trials have in common.
+    #[prost(message, optional, tag = "13")]
+    pub job: ::core::option::Option<super::super::types::v1::JobSpec>,
+}
+impl ::prost::Name for SweepSpec {
+    const NAME: &'static str = "SweepSpec";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.SweepSpec".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.SweepSpec".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CreateSweepRequest {
+    #[prost(string, tag = "1")]
+    pub project: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub spec: ::core::option::Option<SweepSpec>,
+    /// Idempotency key: the same key gives the same sweep; with another body it is refused.
+    #[prost(string, tag = "3")]
+    pub request_id: ::prost::alloc::string::String,
+    /// Check all, record nothing.
+    #[prost(bool, tag = "4")]
+    pub dry_run: bool,
+}
+impl ::prost::Name for CreateSweepRequest {
+    const NAME: &'static str = "CreateSweepRequest";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.CreateSweepRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.CreateSweepRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CreateSweepResponse {
+    #[prost(string, tag = "1")]
+    pub sweep_id: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub sequence: u64,
+    /// Of a grid: how many points it has.
+    #[prost(uint64, optional, tag = "3")]
+    pub points: ::core::option::Option<u64>,
+}
+impl ::prost::Name for CreateSweepResponse {
+    const NAME: &'static str = "CreateSweepResponse";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.CreateSweepResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.CreateSweepResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Sweep {
+    #[prost(string, tag = "1")]
+    pub sweep_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub project: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub name: ::prost::alloc::string::String,
+    /// running, stopping, stopped, finished.
+    #[prost(string, tag = "4")]
+    pub state: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "5")]
+    pub spec: ::core::option::Option<SweepSpec>,
+    #[prost(uint64, optional, tag = "6")]
+    pub points: ::core::option::Option<u64>,
+    /// Trials by what came of them.
+    #[prost(uint32, tag = "7")]
+    pub suggested: u32,
+    #[prost(uint32, tag = "8")]
+    pub running: u32,
+    #[prost(uint32, tag = "9")]
+    pub complete: u32,
+    #[prost(uint32, tag = "10")]
+    pub pruned: u32,
+    #[prost(uint32, tag = "11")]
+    pub failed: u32,
+    #[prost(uint32, tag = "12")]
+    pub cancelled: u32,
+    /// Absent while no trial is complete.
+    #[prost(message, optional, tag = "13")]
+    pub best: ::core::option::Option<Trial>,
+    /// Trials in all; absent for as many as the sampler has points.
+    #[prost(uint32, optional, tag = "14")]
+    pub trials: ::core::option::Option<u32>,
+    #[prost(string, tag = "15")]
+    pub created_by: ::prost::alloc::string::String,
+    #[prost(int64, tag = "16")]
+    pub created_at_ms: i64,
+    #[prost(string, tag = "17")]
+    pub stop_reason: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "18")]
+    pub sequence: u64,
+}
+impl ::prost::Name for Sweep {
+    const NAME: &'static str = "Sweep";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.Sweep".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.Sweep".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct TrialObservation {
+    #[prost(int64, tag = "1")]
+    pub rung: i64,
+    #[prost(int64, tag = "2")]
+    pub step: i64,
+    /// Absent when it is not finite.
+    #[prost(double, optional, tag = "3")]
+    pub value: ::core::option::Option<f64>,
+}
+impl ::prost::Name for TrialObservation {
+    const NAME: &'static str = "TrialObservation";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.TrialObservation".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.TrialObservation".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Trial {
+    #[prost(uint32, tag = "1")]
+    pub number: u32,
+    #[prost(string, tag = "2")]
+    pub run_id: ::prost::alloc::string::String,
+    /// running, complete, pruned, failed, cancelled.
+    #[prost(string, tag = "3")]
+    pub state: ::prost::alloc::string::String,
+    /// JSON texts.
+    #[prost(btree_map = "string, string", tag = "4")]
+    pub values: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    #[prost(double, optional, tag = "5")]
+    pub value: ::core::option::Option<f64>,
+    #[prost(string, tag = "6")]
+    pub message: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "7")]
+    pub observations: ::prost::alloc::vec::Vec<TrialObservation>,
+    #[prost(uint64, tag = "8")]
+    pub sequence: u64,
+}
+impl ::prost::Name for Trial {
+    const NAME: &'static str = "Trial";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.Trial".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.Trial".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetSweepRequest {
+    #[prost(string, tag = "1")]
+    pub project: ::prost::alloc::string::String,
+    /// The id, or a unique prefix of it.
+    #[prost(string, tag = "2")]
+    pub sweep_id: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "3")]
+    pub at_least: u64,
+}
+impl ::prost::Name for GetSweepRequest {
+    const NAME: &'static str = "GetSweepRequest";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.GetSweepRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.GetSweepRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetSweepResponse {
+    #[prost(message, optional, tag = "1")]
+    pub sweep: ::core::option::Option<Sweep>,
+    #[prost(uint64, tag = "2")]
+    pub view_sequence: u64,
+}
+impl ::prost::Name for GetSweepResponse {
+    const NAME: &'static str = "GetSweepResponse";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.GetSweepResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.GetSweepResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListSweepsRequest {
+    #[prost(string, tag = "1")]
+    pub project: ::prost::alloc::string::String,
+    /// 0 for 100.
+    #[prost(uint32, tag = "2")]
+    pub page_size: u32,
+    #[prost(string, tag = "3")]
+    pub page_token: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "4")]
+    pub at_least: u64,
+}
+impl ::prost::Name for ListSweepsRequest {
+    const NAME: &'static str = "ListSweepsRequest";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.ListSweepsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.ListSweepsRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListSweepsResponse {
+    /// Newest first.
+    #[prost(message, repeated, tag = "1")]
+    pub sweeps: ::prost::alloc::vec::Vec<Sweep>,
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListSweepsResponse {
+    const NAME: &'static str = "ListSweepsResponse";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.ListSweepsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.ListSweepsResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListTrialsRequest {
+    #[prost(string, tag = "1")]
+    pub project: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub sweep_id: ::prost::alloc::string::String,
+    /// 0 for 100.
+    #[prost(uint32, tag = "3")]
+    pub page_size: u32,
+    #[prost(string, tag = "4")]
+    pub page_token: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "5")]
+    pub at_least: u64,
+}
+impl ::prost::Name for ListTrialsRequest {
+    const NAME: &'static str = "ListTrialsRequest";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.ListTrialsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.ListTrialsRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListTrialsResponse {
+    /// By number.
+    #[prost(message, repeated, tag = "1")]
+    pub trials: ::prost::alloc::vec::Vec<Trial>,
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListTrialsResponse {
+    const NAME: &'static str = "ListTrialsResponse";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.ListTrialsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.ListTrialsResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StopSweepRequest {
+    #[prost(string, tag = "1")]
+    pub project: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub sweep_id: ::prost::alloc::string::String,
+    /// Cancel what is under way.
+    #[prost(bool, tag = "3")]
+    pub cancel: bool,
+    #[prost(string, tag = "4")]
+    pub reason: ::prost::alloc::string::String,
+    #[prost(string, tag = "5")]
+    pub request_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for StopSweepRequest {
+    const NAME: &'static str = "StopSweepRequest";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.StopSweepRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.StopSweepRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ResumeSweepRequest {
+    #[prost(string, tag = "1")]
+    pub project: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub sweep_id: ::prost::alloc::string::String,
+    /// Trials in all from now on; absent for as before.
+    #[prost(uint32, optional, tag = "3")]
+    pub trials: ::core::option::Option<u32>,
+    #[prost(string, tag = "4")]
+    pub request_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ResumeSweepRequest {
+    const NAME: &'static str = "ResumeSweepRequest";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.ResumeSweepRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.ResumeSweepRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SweepWriteResponse {
+    #[prost(string, tag = "1")]
+    pub sweep_id: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub sequence: u64,
+}
+impl ::prost::Name for SweepWriteResponse {
+    const NAME: &'static str = "SweepWriteResponse";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.SweepWriteResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.SweepWriteResponse".into()
+    }
+}
+/// Generated client implementations.
+pub mod sweep_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Searches over a space of params. Served by sweep.
+    #[derive(Debug, Clone)]
+    pub struct SweepServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl<T> SweepServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> SweepServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            SweepServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Checks the whole space, and begins.
+        pub async fn create_sweep(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CreateSweepRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CreateSweepResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.SweepService/CreateSweep",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("footplate.api.v1.SweepService", "CreateSweep"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn get_sweep(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetSweepRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetSweepResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.SweepService/GetSweep",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("footplate.api.v1.SweepService", "GetSweep"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn list_sweeps(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListSweepsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListSweepsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.SweepService/ListSweeps",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("footplate.api.v1.SweepService", "ListSweeps"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn list_trials(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListTrialsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListTrialsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.SweepService/ListTrials",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("footplate.api.v1.SweepService", "ListTrials"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// No more trials; those under way run to their end, or are cancelled.
+        pub async fn stop_sweep(
+            &mut self,
+            request: impl tonic::IntoRequest<super::StopSweepRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SweepWriteResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.SweepService/StopSweep",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("footplate.api.v1.SweepService", "StopSweep"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Go on after a stop, or with a larger budget.
+        pub async fn resume_sweep(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ResumeSweepRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SweepWriteResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.SweepService/ResumeSweep",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("footplate.api.v1.SweepService", "ResumeSweep"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod sweep_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with SweepServiceServer.
+    #[async_trait]
+    pub trait SweepService: std::marker::Send + std::marker::Sync + 'static {
+        /// Checks the whole space, and begins.
+        async fn create_sweep(
+            &self,
+            request: tonic::Request<super::CreateSweepRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CreateSweepResponse>,
+            tonic::Status,
+        >;
+        async fn get_sweep(
+            &self,
+            request: tonic::Request<super::GetSweepRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetSweepResponse>,
+            tonic::Status,
+        >;
+        async fn list_sweeps(
+            &self,
+            request: tonic::Request<super::ListSweepsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListSweepsResponse>,
+            tonic::Status,
+        >;
+        async fn list_trials(
+            &self,
+            request: tonic::Request<super::ListTrialsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListTrialsResponse>,
+            tonic::Status,
+        >;
+        /// No more trials; those under way run to their end, or are cancelled.
+        async fn stop_sweep(
+            &self,
+            request: tonic::Request<super::StopSweepRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SweepWriteResponse>,
+            tonic::Status,
+        >;
+        /// Go on after a stop, or with a larger budget.
+        async fn resume_sweep(
+            &self,
+            request: tonic::Request<super::ResumeSweepRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SweepWriteResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Searches over a space of params. Served by sweep.
+    #[derive(Debug)]
+    pub struct SweepServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> SweepServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for SweepServiceServer<T>
+    where
+        T: SweepService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/footplate.api.v1.SweepService/CreateSweep" => {
+                    #[allow(non_camel_case_types)]
+                    struct CreateSweepSvc<T: SweepService>(pub Arc<T>);
+                    impl<
+                        T: SweepService,
+                    > tonic::server::UnaryService<super::CreateSweepRequest>
+                    for CreateSweepSvc<T> {
+                        type Response = super::CreateSweepResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CreateSweepRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as SweepService>::create_sweep(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CreateSweepSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/footplate.api.v1.SweepService/GetSweep" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetSweepSvc<T: SweepService>(pub Arc<T>);
+                    impl<
+                        T: SweepService,
+                    > tonic::server::UnaryService<super::GetSweepRequest>
+                    for GetSweepSvc<T> {
+                        type Response = super::GetSweepResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetSweepRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as SweepService>::get_sweep(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetSweepSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/footplate.api.v1.SweepService/ListSweeps" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListSweepsSvc<T: SweepService>(pub Arc<T>);
+                    impl<
+                        T: SweepService,
+                    > tonic::server::UnaryService<super::ListSweepsRequest>
+                    for ListSweepsSvc<T> {
+                        type Response = super::ListSweepsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListSweepsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as SweepService>::list_sweeps(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListSweepsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/footplate.api.v1.SweepService/ListTrials" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListTrialsSvc<T: SweepService>(pub Arc<T>);
+                    impl<
+                        T: SweepService,
+                    > tonic::server::UnaryService<super::ListTrialsRequest>
+                    for ListTrialsSvc<T> {
+                        type Response = super::ListTrialsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListTrialsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as SweepService>::list_trials(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListTrialsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/footplate.api.v1.SweepService/StopSweep" => {
+                    #[allow(non_camel_case_types)]
+                    struct StopSweepSvc<T: SweepService>(pub Arc<T>);
+                    impl<
+                        T: SweepService,
+                    > tonic::server::UnaryService<super::StopSweepRequest>
+                    for StopSweepSvc<T> {
+                        type Response = super::SweepWriteResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::StopSweepRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as SweepService>::stop_sweep(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = StopSweepSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/footplate.api.v1.SweepService/ResumeSweep" => {
+                    #[allow(non_camel_case_types)]
+                    struct ResumeSweepSvc<T: SweepService>(pub Arc<T>);
+                    impl<
+                        T: SweepService,
+                    > tonic::server::UnaryService<super::ResumeSweepRequest>
+                    for ResumeSweepSvc<T> {
+                        type Response = super::SweepWriteResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ResumeSweepRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as SweepService>::resume_sweep(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ResumeSweepSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for SweepServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "footplate.api.v1.SweepService";
+    impl<T> tonic::server::NamedService for SweepServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct VerifyViewsRequest {
     /// Wait until the living view stands at this sequence or later (the end of the ledger when 0).
@@ -11468,6 +12635,298 @@ pub mod inventory_view_service_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "footplate.api.v1.InventoryViewService";
     impl<T> tonic::server::NamedService for InventoryViewServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+/// Generated client implementations.
+pub mod sweep_view_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// The views of the sweep service.
+    #[derive(Debug, Clone)]
+    pub struct SweepViewServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl<T> SweepViewServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> SweepViewServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            SweepViewServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        pub async fn verify_views(
+            &mut self,
+            request: impl tonic::IntoRequest<super::VerifyViewsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::VerifyViewsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.SweepViewService/VerifyViews",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("footplate.api.v1.SweepViewService", "VerifyViews"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod sweep_view_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with SweepViewServiceServer.
+    #[async_trait]
+    pub trait SweepViewService: std::marker::Send + std::marker::Sync + 'static {
+        async fn verify_views(
+            &self,
+            request: tonic::Request<super::VerifyViewsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::VerifyViewsResponse>,
+            tonic::Status,
+        >;
+    }
+    /// The views of the sweep service.
+    #[derive(Debug)]
+    pub struct SweepViewServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> SweepViewServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for SweepViewServiceServer<T>
+    where
+        T: SweepViewService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/footplate.api.v1.SweepViewService/VerifyViews" => {
+                    #[allow(non_camel_case_types)]
+                    struct VerifyViewsSvc<T: SweepViewService>(pub Arc<T>);
+                    impl<
+                        T: SweepViewService,
+                    > tonic::server::UnaryService<super::VerifyViewsRequest>
+                    for VerifyViewsSvc<T> {
+                        type Response = super::VerifyViewsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::VerifyViewsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as SweepViewService>::verify_views(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = VerifyViewsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for SweepViewServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "footplate.api.v1.SweepViewService";
+    impl<T> tonic::server::NamedService for SweepViewServiceServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }

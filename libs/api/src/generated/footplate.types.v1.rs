@@ -619,6 +619,9 @@ pub struct JobSpec {
     /// Paths of what was masked as secret before it was recorded.
     #[prost(string, repeated, tag = "21")]
     pub masked: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Metrics whose values its seal must hold.
+    #[prost(string, repeated, tag = "22")]
+    pub objectives: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 impl ::prost::Name for JobSpec {
     const NAME: &'static str = "JobSpec";

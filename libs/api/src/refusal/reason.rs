@@ -33,6 +33,7 @@ reasons! {
     UNKNOWN_FIELD: Invalid, "the request names a field that does not exist", "write the field as the message names it; the nearest known one is given";
     MALFORMED_REQUEST: Invalid, "the body is not what its content type says", "send valid JSON of the method's request message";
     AMBIGUOUS_ID: Invalid, "the prefix fits more than one id", "give more characters of the id";
+    INVALID_SWEEP: Invalid, "the sweep asks for something that cannot be", "mend the named field of the sweep";
     INVALID_FILTER: Invalid, "the filter or order cannot be understood", "mend the filter at the place that is named";
     INVALID_PAGE_TOKEN: Invalid, "the page token is none of ours, or belongs to another query", "begin again without a page token";
     INVALID_SPEC: Invalid, "the job asks for something that cannot be", "mend the named field of the job";
@@ -56,6 +57,7 @@ reasons! {
     MODEL_NOT_FOUND: NotFound, "no such model in this project", "list the project's models, or create it";
     VERSION_NOT_FOUND: NotFound, "the model has no such version, or none in that stage", "list the model's versions";
     ALIAS_NOT_FOUND: NotFound, "the model has no such alias", "show the model: it lists its aliases";
+    SWEEP_NOT_FOUND: NotFound, "no such sweep in this project", "list the project's sweeps; an id may be given by a unique prefix";
     SERIES_NOT_FOUND: NotFound, "the run has no metric of this name", "list the run's latest values";
 
     IDEMPOTENCY_KEY_REUSED: Conflict, "the request id was used before with another body", "use a fresh request id, or send the same body";
@@ -64,6 +66,7 @@ reasons! {
     RUN_HAS_JOB: Conflict, "the run is a job's: its platform ends it, not a client", "cancel the job instead";
     JOB_ENDED: Conflict, "the job has ended", "submit it again: `footplate run rerun`";
     JOB_NOT_HELD: Conflict, "the job is not held", "show the job's state";
+    SWEEP_STATE: Conflict, "the sweep is not in a state that allows this", "show the sweep's state";
     QUEUE_CLOSED: Conflict, "the queue takes no jobs", "submit to another queue, or open this one";
     NODE_STATE: Conflict, "the node is not in a state that allows this", "show the node's state";
     STALE_CHECKPOINT: Conflict, "a later attempt has saved a checkpoint already", "nothing: the later attempt's checkpoint stands";

@@ -8,7 +8,10 @@ use footplate_eventlog::memory::MemoryBroker;
 use footplate_eventlog::{AppendError, Broker, Expect, Ledger, StreamName};
 use footplate_events::Subject;
 use footplate_testkit::nats;
-use footplate_types::{AttemptId, AttemptNumber, ModelId, ModelVersionId, NodeName, QueueName, RunId, ServiceName, VersionNumber};
+use footplate_types::{
+    AttemptId, AttemptNumber, ModelId, ModelVersionId, NodeName, QueueName, RunId, ServiceName, SweepId, TrialId, TrialNumber,
+    VersionNumber,
+};
 use futures::StreamExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,6 +87,8 @@ fn subjects(services: &[ServiceName]) -> Vec<Subject> {
         Subject::node_request(&name),
         Subject::model(&vision, ModelId::from_bytes([8; 16])),
         Subject::model_version(&vision, ModelVersionId { model: ModelId::from_bytes([8; 16]), version: VersionNumber(3) }),
+        Subject::sweep(&vision, SweepId::from_bytes([8; 16])),
+        Subject::trial(&vision, TrialId { sweep: SweepId::from_bytes([8; 16]), trial: TrialNumber(1) }),
     ];
     subjects.extend(services.iter().map(Subject::term));
     subjects
@@ -111,7 +116,7 @@ async fn works(broker: JetStreamBroker, service: &ServiceName, subjects: &[Subje
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_may_only_write_what_it_owns() {
-    let services = ["tracker", "scheduler", "executor", "gpu-inventory", "registry"].map(|name| ServiceName::parse(name).unwrap());
+    let services = ["tracker", "scheduler", "executor", "gpu-inventory", "registry", "sweep"].map(|name| ServiceName::parse(name).unwrap());
     let user = |service: &ServiceName| {
         format!("{{ user: {service}, password: p, permissions: {} }}", Permissions::of_service(service).to_server_config())
     };
@@ -162,7 +167,7 @@ async fn a_service_may_only_write_what_it_owns() {
 
 #[tokio::test]
 async fn a_ledger_in_a_services_hands_refuses_what_another_owns_before_it_is_sent() {
-    let services = ["tracker", "scheduler", "executor", "gpu-inventory", "registry"].map(|name| ServiceName::parse(name).unwrap());
+    let services = ["tracker", "scheduler", "executor", "gpu-inventory", "registry", "sweep"].map(|name| ServiceName::parse(name).unwrap());
     let broker = MemoryBroker::new();
     let ledger = Ledger::new(Arc::new(broker.clone()));
     for service in &services {

@@ -1,6 +1,6 @@
 //! What a job asks, as it stands in the ledger. Long things (argv, environment, config) are documents, named by digest.
 
-use footplate_types::{AttemptNumber, Digest, DisplayName, GpuModel, Invalid, Millis, NodeName, QueueName, RunId};
+use footplate_types::{AttemptNumber, Digest, DisplayName, GpuModel, Invalid, MetricName, Millis, NodeName, QueueName, RunId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -301,6 +301,9 @@ pub struct JobSpec {
     /// What was masked as secret before it was recorded, by path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masked: Vec<String>,
+    /// Metrics whose values its seal must hold: a sweep's objective.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objectives: Vec<MetricName>,
 }
 
 impl JobSpec {
@@ -363,6 +366,7 @@ impl JobSpec {
             ("placement.nodes", self.placement.nodes.len()),
             ("resources.gpu.model", per_node.gpu_models.len()),
             ("retry.exit_codes", self.retry.exit_codes.len()),
+            ("objectives", self.objectives.len()),
         ] {
             within(&format!("{field} (count)"), count as u64, 0, Self::LIST_MAX as u64)?;
         }

@@ -1,7 +1,7 @@
 //! Runs: what one training was, and what came out of it.
 
 use super::{InputRef, Outcome, SessionEnd};
-use footplate_types::{ArtifactPath, AttemptNumber, Digest, DisplayName, ExperimentId, ParamKey, Rank};
+use footplate_types::{ArtifactPath, AttemptNumber, Digest, DisplayName, ExperimentId, MetricName, ParamKey, Rank};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -137,7 +137,7 @@ pub struct RunFinished {
 }
 
 /// A run is complete: all metrics, logs and artifacts up to its workers' final offsets are stored. What comes later is shown as late.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunSealed {
     /// How it ended.
@@ -158,4 +158,24 @@ pub struct RunSealed {
     pub log_bytes: u64,
     /// Digest over what was sealed (final params, latest values, artifacts), in the order of their names.
     pub record: Digest,
+    /// What became of the metrics that its job named as objectives: those that were logged, of the last attempt, at the lowest rank that has them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub objectives: BTreeMap<MetricName, SealedFigure>,
+}
+
+/// A metric as a seal holds it. A value that is not finite is absent.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SealedFigure {
+    /// The highest step.
+    pub step: i64,
+    /// The value at that step; absent when it is not finite.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<f64>,
+    /// The lowest finite value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min: Option<f64>,
+    /// The highest finite value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<f64>,
 }

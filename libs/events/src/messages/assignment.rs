@@ -1,7 +1,9 @@
 //! Assignments: what a node should be running now. A function of a ledger prefix; written by the scheduler's leader alone.
 
 use crate::facts::{DocumentRef, Launcher, Rendezvous, SourceRef, StopCause, StopPolicy};
-use footplate_types::{AttemptNumber, DisplayName, Epoch, GpuUuid, MemberIndex, Millis, NodeName, ProjectName, Rank, RunId, SlotIndex};
+use footplate_types::{
+    AttemptNumber, DisplayName, Epoch, GpuUuid, MemberIndex, MetricName, Millis, NodeName, ProjectName, Rank, RunId, SlotIndex,
+};
 use serde::{Deserialize, Serialize};
 
 /// What a node should be running, as of a ledger sequence. A missing message means *change nothing*.
@@ -94,6 +96,9 @@ pub struct Task {
     /// The base seed, when the user gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
+    /// The metric that the sweep of this trial goes by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub objective: Option<MetricName>,
     /// The trace of the submit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,

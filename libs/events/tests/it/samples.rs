@@ -109,6 +109,8 @@ fn spec() -> JobSpec {
         seed: Some(42),
         rerun_of: Some(RunId::from_bytes([0x17; 16])),
         masked: vec!["config.api_key".to_owned()],
+        // Added later: absent from what was written before.
+        objectives: Vec::new(),
     }
 }
 
@@ -152,6 +154,7 @@ fn run_events() -> Vec<(Subject, Event)> {
             artifacts: 3,
             log_bytes: 4_096,
             record: digest("record"),
+            objectives: BTreeMap::new(),
         }
         .into(),
     ];
@@ -272,6 +275,48 @@ fn attempt_events() -> Vec<(Subject, Event)> {
     events.into_iter().map(|event| (Subject::attempt(&project(), attempt), event)).collect()
 }
 
+fn sweep_events() -> Vec<(Subject, Event)> {
+    let id = SweepId::from_bytes([0x5e; 16]);
+    let float = Domain::Float { low: 1e-5, high: 0.1, log: true, step: None };
+    let int = Domain::Int { low: 1, high: 9, log: false, step: Some(2) };
+    let choices = vec![ParamValue::Text("adam".to_owned()), ParamValue::Bool(false), ParamValue::Int(3)];
+    let condition = Condition { parameter: key("optimizer"), one_of: vec![ParamValue::Text("adam".to_owned())] };
+    let space = Space(vec![
+        Parameter { name: key("optimizer"), domain: Domain::Categorical { choices }, when: Vec::new() },
+        Parameter { name: key("opt.lr"), domain: float, when: vec![condition] },
+        Parameter { name: key("layers"), domain: int, when: Vec::new() },
+    ]);
+    let created = SweepCreated {
+        name: title("digits, wide"),
+        space,
+        objective: Objective { metric: name(MetricName::parse, "val/loss"), direction: Direction::Minimize, take: Take::Best },
+        sampler: Sampler::Grid,
+        pruner: Pruner::Median { startup: 3 },
+        rungs: vec![1, 3, 9],
+        seed: 42,
+        parallel: 4,
+        trials: Some(50),
+        points: Some(45),
+        job: spec(),
+        body: digest("body"),
+    };
+    let of_sweep: Vec<Event> = vec![
+        created.into(),
+        SweepStopRequested { cancel: true, reason: "good enough".to_owned() }.into(),
+        SweepResumed { trials: Some(80) }.into(),
+    ];
+    let trial = TrialId { sweep: id, trial: TrialNumber(7) };
+    let values = BTreeMap::from([(key("optimizer"), ParamValue::Bool(false)), (key("layers"), ParamValue::Int(3))]);
+    let of_trial: Vec<Event> = vec![
+        TrialSuggested { run: trial.run(), values, job: spec(), view: 41 }.into(),
+        TrialObserved { rung: 3, step: 4, value: Some(0.25) }.into(),
+        TrialPruned { cause: PruneCause::Rule, rung: Some(3), message: "worse than the median of 5 others".to_owned() }.into(),
+        TrialFinished { outcome: TrialOutcome::Pruned, value: Some(0.25), message: "pruned at rung 3".to_owned() }.into(),
+    ];
+    let of_sweep = of_sweep.into_iter().map(|event| (Subject::sweep(&project(), id), event));
+    of_sweep.chain(of_trial.into_iter().map(|event| (Subject::trial(&project(), trial), event))).collect()
+}
+
 fn node_events() -> Vec<(Subject, Event)> {
     let one = Gpu {
         uuid: gpu(0),
@@ -379,5 +424,5 @@ fn model_events() -> Vec<(Subject, Event)> {
 
 /// One sample of every type, on a subject of its aggregate.
 pub(crate) fn samples() -> Vec<(Subject, Event)> {
-    [other_events(), run_events(), job_events(), request_events(), attempt_events(), node_events(), model_events()].concat()
+    [other_events(), run_events(), job_events(), request_events(), attempt_events(), node_events(), model_events(), sweep_events()].concat()
 }

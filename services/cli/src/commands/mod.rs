@@ -15,11 +15,12 @@ pub mod replay;
 pub mod run;
 pub mod serve;
 pub mod submit;
+pub mod sweep;
 pub mod up;
 pub mod why;
 
 use crate::{
-    args::{ArtifactVerb, Cli, EventVerb, JobVerb, ModelVerb, NodeVerb, QueueVerb, RunVerb, Verb},
+    args::{ArtifactVerb, Cli, EventVerb, JobVerb, ModelVerb, NodeVerb, QueueVerb, RunVerb, SweepVerb, Verb},
     context::Context,
     output::{Exit, Failure, Format},
 };
@@ -59,6 +60,13 @@ pub async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Verb::Queue(verb) => match verb {
             QueueVerb::List(args) => queue::list::run(args, ctx).await,
             QueueVerb::Set(args) => queue::set::run(args, ctx).await,
+        },
+        Verb::Sweep(verb) => match verb {
+            SweepVerb::Run(args) => sweep::run::run(*args, ctx).await,
+            SweepVerb::List(args) => sweep::list::run(args, ctx).await,
+            SweepVerb::Show(args) => sweep::show::run(args, ctx).await,
+            SweepVerb::Stop(args) => sweep::stop::run(args, ctx).await,
+            SweepVerb::Resume(args) => sweep::resume::run(args, ctx).await,
         },
         Verb::Node(verb) => match verb {
             NodeVerb::List(args) => node::list::run(args, ctx).await,

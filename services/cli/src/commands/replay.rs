@@ -64,14 +64,15 @@ async fn verify(client: &Client) -> anyhow::Result<Vec<ViewDigest>> {
     let asked = v1::ListEventsRequest { page_size: 1, newest_first: true, ..v1::ListEventsRequest::default() };
     let at_least = call!(client, events.list_events(asked))?.end_sequence;
     let asked = v1::VerifyViewsRequest { at_least };
-    let (tracker, scheduler, executor, inventory, registry) = tokio::join!(
+    let (tracker, scheduler, executor, sweep, inventory, registry) = tokio::join!(
         async { call!(client, within REBUILD, tracker_views.verify_views(asked)) },
         async { call!(client, within REBUILD, scheduler_views.verify_views(asked)) },
         async { call!(client, within REBUILD, executor_views.verify_views(asked)) },
+        async { call!(client, within REBUILD, sweep_views.verify_views(asked)) },
         async { call!(client, within REBUILD, inventory_views.verify_views(asked)) },
         async { call!(client, within REBUILD, registry_views.verify_views(asked)) },
     );
-    let answers = [tracker?, scheduler?, executor?, inventory?, registry?];
+    let answers = [tracker?, scheduler?, executor?, sweep?, inventory?, registry?];
     let mut views: Vec<ViewDigest> = answers.into_iter().flat_map(|answer| answer.views).collect();
     views.sort_by(|one, other| (&one.service, &one.view).cmp(&(&other.service, &other.view)));
     Ok(views)

@@ -17,7 +17,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The service
-    #[arg(value_name = "SERVICE", value_parser = ["tracker", "scheduler", "executor", "gpu-inventory", "registry"])]
+    #[arg(value_name = "SERVICE", value_parser = ["tracker", "scheduler", "executor", "sweep", "gpu-inventory", "registry"])]
     pub name: String,
     /// Address to serve gRPC and JSON on
     #[arg(long, value_name = "ADDR")]

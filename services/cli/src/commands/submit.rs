@@ -229,7 +229,7 @@ fn survey(args: &Args, job: &Resolved, current: &Path) -> Result<Plan, capture::
 
 /// Who submits, from where, with what. Under a key of the user's the place is left out: the same submission from another machine must be the
 /// same body.
-fn origin(current: &Path, snapshot: Option<&Snapshot>, keyed: bool) -> Origin {
+pub(crate) fn origin(current: &Path, snapshot: Option<&Snapshot>, keyed: bool) -> Origin {
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let (words, _) = scrub::scrub_argv(&words);
     let user = std::env::var("USER").unwrap_or_else(|_| format!("uid {}", rustix::process::getuid().as_raw()));
@@ -253,7 +253,7 @@ fn origin(current: &Path, snapshot: Option<&Snapshot>, keyed: bool) -> Origin {
     origin
 }
 
-async fn baseline(client: &Client, job: &Resolved) -> anyhow::Result<String> {
+pub(crate) async fn baseline(client: &Client, job: &Resolved) -> anyhow::Result<String> {
     match &job.file.why.baseline {
         Some(named) => find_run_id(client, named).await,
         None => Ok(String::new()),
@@ -282,7 +282,7 @@ pub(crate) async fn store(client: &Client, documents: &Documents) -> anyhow::Res
     })
 }
 
-async fn store_source(client: &Client, snapshot: &Snapshot) -> anyhow::Result<types::SourceRef> {
+pub(crate) async fn store_source(client: &Client, snapshot: &Snapshot) -> anyhow::Result<types::SourceRef> {
     let source = source_ref(snapshot);
     let reference = source.archive.clone().unwrap_or_default();
     put_archive(client, snapshot.archive.path(), &reference).await?;

@@ -22,6 +22,7 @@ pub use reference::reference_page;
 pub use schema::json_schema;
 pub use units::{AtLeast, Backoff, Size, Span};
 pub use yaml::FILE_BYTES_MAX;
+pub(crate) use yaml::read_file;
 
 use footplate_types::Digest;
 use serde_json::{Map, Value};

@@ -61,6 +61,7 @@ pub(super) fn read(document: &Map<String, Value>, problems: &mut Problems) -> Op
         let told = problems.0.iter().any(|problem| problem.place == key);
         match document.get(key) {
             None => problems.add(key, format!("is required; write `{key}: {value}`")),
+            Some(given) if given == "Sweep" => problems.add(key, "a sweep file is for `footplate sweep run`"),
             Some(given) if given != value && !told => problems.add(key, format!("{given} is not `{value}`")),
             Some(_) => {}
         }

@@ -16,7 +16,7 @@ pub const FILE_BYTES_MAX: u64 = 1 << 20;
 const DEPTH_MAX: usize = 64;
 
 /// Reads one YAML (or JSON) file.
-pub(super) fn read_file(path: &Path) -> Result<Value, Problem> {
+pub(crate) fn read_file(path: &Path) -> Result<Value, Problem> {
     let shown = path.display().to_string();
     let size = std::fs::metadata(path).map_err(|error| Problem::new(&shown, format!("cannot be read: {error}")))?.len();
     if size > FILE_BYTES_MAX {

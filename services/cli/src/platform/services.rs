@@ -21,6 +21,8 @@ pub enum Service {
     Scheduler,
     /// Attempts, logs.
     Executor,
+    /// Sweeps, trials.
+    Sweep,
     /// Nodes, GPUs.
     GpuInventory,
     /// Models, their versions and aliases.
@@ -29,7 +31,7 @@ pub enum Service {
 
 impl Service {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Tracker, Self::Scheduler, Self::Executor, Self::GpuInventory, Self::Registry];
+    pub const ALL: [Self; 6] = [Self::Tracker, Self::Scheduler, Self::Executor, Self::Sweep, Self::GpuInventory, Self::Registry];
 
     /// Its name.
     pub const fn as_str(self) -> &'static str {
@@ -37,6 +39,7 @@ impl Service {
             Self::Tracker => "tracker",
             Self::Scheduler => "scheduler",
             Self::Executor => "executor",
+            Self::Sweep => "sweep",
             Self::GpuInventory => "gpu-inventory",
             Self::Registry => "registry",
         }
@@ -174,6 +177,13 @@ async fn start_one(
             inventory.wait = config.get(&knobs::READ_WAIT);
             inventory.snapshots = Some(snapshots(config, blobs));
             Ok(footplate_gpu_inventory_server::start(&inventory, ledger, clock, &context).await.parts(parts))
+        }
+        Service::Sweep => {
+            let mut sweep = footplate_sweep_server::Config::new(instance);
+            sweep.lease = wiring.leader_lease;
+            sweep.wait = config.get(&knobs::READ_WAIT);
+            sweep.snapshots = Some(snapshots(config, blobs));
+            Ok(footplate_sweep_server::start(&sweep, ledger, blobs, clock, &context).await.parts(parts))
         }
         Service::Registry => {
             let mut registry = footplate_registry_server::Config::new(instance);

@@ -70,6 +70,7 @@ pub fn job_spec(file: &JobFile, refs: Refs) -> types::JobSpec {
         seed: file.seeds.base,
         rerun_of: refs.rerun_of,
         masked: refs.masked,
+        objectives: Vec::new(),
     }
 }
 

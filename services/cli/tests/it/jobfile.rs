@@ -107,8 +107,10 @@ fn a_planned_key_or_word_is_refused_by_name() {
         assert!(message.contains(name), "{message}");
         assert!(!message.contains("did you mean"), "{message}");
     }
+    let group = told(load_text("apiVersion: footplate/v1\nkind: Group\nname: x\nrun: y\n", &[]));
+    assert!(group.contains("kind: `Group` is known but not built yet"), "{group}");
     let sweep = told(load_text("apiVersion: footplate/v1\nkind: Sweep\nname: x\nrun: y\n", &[]));
-    assert!(sweep.contains("kind: `Sweep` is known but not built yet"), "{sweep}");
+    assert!(sweep.contains("kind: a sweep file is for `footplate sweep run`"), "{sweep}");
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod races;
 mod secrets;
 mod stops;
 mod submit;
+mod sweep;
 mod trace;
 mod up;
 mod verbs;

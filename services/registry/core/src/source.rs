@@ -107,7 +107,7 @@ const fn late_text(late: bool) -> &'static str {
 
 /// What the ledger says of a run, as far as a version can be made of one artifact of it: folded from the run's events and from its job's. It
 /// holds no more than a version may, however much the run logged.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RunRecord {
     path: ArtifactPath,
     began: bool,

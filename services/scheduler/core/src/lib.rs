@@ -23,7 +23,7 @@ pub use explain::{Explanation, explain, outlook};
 pub use facts::{Facts, Policy, Settled, Timeline};
 pub use state::{
     Answer, Ask, Attempt, Budget, Chain, Checkpoint, Claim, ClaimKey, Claimed, EndedJob, Ending, Holding, How, Job, Launch, Mark, Member,
-    MemberStage, Node, PastAttempt, Queue, Request, Stage, Stamp, State, Stop,
+    MemberStage, Node, PastAttempt, Queue, Request, Stage, Stamp, State, Stop, Wanted,
 };
 
 /// The service's name, as in its subjects, its term and its events' source.

@@ -13,10 +13,13 @@ pub use job::{Answer, Ask, Budget, Chain, EndedJob, Job, PastAttempt, Request, S
 pub use node::{Claim, ClaimKey, Claimed, Mark, Node};
 pub use queue::{Holding, Queue};
 
-use footplate_types::{EventId, NodeName, QueueName, RunId, Timestamp};
+use footplate_es::Cause;
+use footplate_events::facts::JobSpec;
+use footplate_types::{EventId, NodeName, ProjectName, QueueName, RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Where an event stands, when the broker stored it, and which event it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +41,19 @@ pub(crate) struct PendingKey {
     pub(crate) run: RunId,
 }
 
+/// A trial of a sweep that wants its job.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Wanted {
+    /// The tenant.
+    pub project: ProjectName,
+    /// What the job asks.
+    pub spec: Arc<JobSpec>,
+    /// What its submission follows from.
+    pub cause: Cause,
+    /// The cancel that the job is born with: the trial was pruned before its submission.
+    pub(crate) cancel: Option<Request>,
+}
+
 /// Everything that the scheduler's decisions rest upon.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct State {
@@ -51,6 +67,8 @@ pub struct State {
     jobs: BTreeMap<RunId, Job>,
     ended: BTreeMap<RunId, EndedJob>,
     nodes: BTreeMap<NodeName, Node>,
+    /// Trials whose job is not submitted yet.
+    wanted: BTreeMap<RunId, Wanted>,
     /// Jobs without an attempt that lives.
     pending: BTreeSet<PendingKey>,
     /// Jobs with an attempt.
@@ -83,6 +101,11 @@ impl State {
     /// Every job that has ended, by run.
     pub fn ended(&self) -> &BTreeMap<RunId, EndedJob> {
         &self.ended
+    }
+
+    /// Trials whose job is not submitted yet, by run.
+    pub fn wanted(&self) -> &BTreeMap<RunId, Wanted> {
+        &self.wanted
     }
 
     /// Every node that ever registered, by name.

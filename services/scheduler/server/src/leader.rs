@@ -2,6 +2,7 @@
 
 use crate::desk::Desk;
 use crate::measures::Measures;
+use crate::trials::Trials;
 use footplate_es::Decision;
 use footplate_eventlog::{Broker, Decider, Live, Look, Verdict};
 use footplate_scheduler_core::{Facts, Policy, Settled, State, Timeline, decide};
@@ -21,6 +22,7 @@ pub(crate) struct Lead {
     /// What the last look of the term found out.
     settled: Option<Settled>,
     desk: Desk,
+    trials: Trials,
     /// When to compare all assignments again, in time of the looks; at once while absent.
     compare_at: Option<Duration>,
     connections: tokio::sync::watch::Receiver<u64>,
@@ -28,10 +30,10 @@ pub(crate) struct Lead {
 }
 
 impl Lead {
-    pub(crate) fn new(broker: Arc<dyn Broker>, policy: Policy, measures: Measures) -> Self {
+    pub(crate) fn new(broker: Arc<dyn Broker>, policy: Policy, trials: Trials, measures: Measures) -> Self {
         let connections = broker.connections();
         let desk = Desk::new(broker, measures.clone());
-        Self { policy, timeline: None, settled: None, desk, compare_at: None, connections, measures }
+        Self { policy, timeline: None, settled: None, desk, trials, compare_at: None, connections, measures }
     }
 }
 
@@ -76,6 +78,7 @@ impl Decider for Lead {
 
     fn act<'a>(&'a mut self, live: &'a Live<State>, look: &'a Look) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
+            let submitted = self.trials.submit_wanted(live).await;
             // The broker was away: it may have lost assignments that it had acknowledged.
             let reconnected = self.connections.has_changed().unwrap_or(false);
             if reconnected {
@@ -86,9 +89,10 @@ impl Decider for Lead {
                 self.compare_at = None;
                 self.desk.compare(live).await?;
                 self.compare_at = Some(look.elapsed + COMPARE_EVERY);
-                return Ok(());
+                return submitted;
             }
-            self.desk.write_changed(live).await
+            self.desk.write_changed(live).await?;
+            submitted
         })
     }
 }

@@ -11,10 +11,10 @@ mod leader;
 mod measures;
 mod queues;
 mod shell;
-mod spec;
+mod trials;
 mod views;
 
-use crate::{jobs::Jobs, leader::Lead, measures::Measures, queues::Queues, shell::Shell, views::Views};
+use crate::{jobs::Jobs, leader::Lead, measures::Measures, queues::Queues, shell::Shell, trials::Trials, views::Views};
 use footplate_api::server::ServerParts;
 use footplate_api::v1::{
     job_service_server::JobServiceServer, queue_service_server::QueueServiceServer,
@@ -27,7 +27,6 @@ pub use footplate_scheduler_core::Policy;
 use footplate_scheduler_core::{SERVICE, State};
 use footplate_service::Context;
 use footplate_types::ServiceName;
-pub use spec::{job_spec_from_wire, job_spec_to_wire};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -62,7 +61,7 @@ impl Config {
 
 /// The filters of the ledger that the scheduler's view folds.
 pub fn filters() -> Vec<String> {
-    let kinds = [Aggregate::Queue, Aggregate::Job, Aggregate::JobRequest, Aggregate::Attempt, Aggregate::Node];
+    let kinds = [Aggregate::Queue, Aggregate::Job, Aggregate::JobRequest, Aggregate::Attempt, Aggregate::Node, Aggregate::Trial];
     let mut filters = kinds.map(|kind| Subject::filter(None, Some(kind))).to_vec();
     filters.push(Subject::term(&service()).to_string());
     filters
@@ -98,7 +97,7 @@ impl Handle {
 }
 
 /// What the view's bytes in a snapshot mean: to be raised whenever the state, how it is folded or what is folded changes.
-const FORM: &str = "1";
+const FORM: &str = "2";
 
 /// Starts the scheduler's tasks under `context` and gives its part of the API.
 pub async fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, context: &Context) -> Handle {
@@ -122,7 +121,8 @@ pub async fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, contex
             latch.ready();
         }
     });
-    let decider = Lead::new(ledger.broker().clone(), config.policy.clone(), measures);
+    let trials = Trials::new(ledger.clone(), clock.clone(), config);
+    let decider = Lead::new(ledger.broker().clone(), config.policy.clone(), trials, measures);
     let lease = LeaseConfig { service: service(), instance: config.instance.clone(), lease: config.lease };
     let leading = lead(ledger.clone(), lease, live.clone(), decider, Arc::new(Notify::new()), token);
     context.supervisor.spawn_infallible("scheduler leader", async move {

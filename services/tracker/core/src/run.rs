@@ -11,8 +11,8 @@ use footplate_events::facts::{
     Cause, DocumentRef, FinalOffsets, InputRef, Outcome, RootCause, RunSealed, SessionEnd, SourceRef, StopCause,
 };
 use footplate_types::{
-    ArtifactPath, AttemptNumber, Digest, DisplayName, EventId, ExperimentId, GpuUuid, MemberIndex, NodeName, ParamKey, PrincipalId,
-    ProjectName, QueueName, Rank, RunId, SlotIndex, Timestamp,
+    ArtifactPath, AttemptNumber, Digest, DisplayName, EventId, ExperimentId, GpuUuid, MemberIndex, MetricName, NodeName, ParamKey,
+    PrincipalId, ProjectName, QueueName, Rank, RunId, SlotIndex, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
@@ -76,7 +76,7 @@ pub struct Ended {
 }
 
 /// A seal, and when it was set.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SealMark {
     /// When, by the broker's clock.
     pub at: Timestamp,
@@ -240,6 +240,9 @@ pub struct Run {
     pub priority: i32,
     /// Its code.
     pub source: Option<SourceRef>,
+    /// Metrics whose values its seal must hold.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objectives: Vec<MetricName>,
     /// The run it repeats.
     pub rerun_of: Option<RunId>,
     /// The run it is compared with.
@@ -290,6 +293,7 @@ impl Run {
             queue: None,
             priority: 0,
             source: None,
+            objectives: Vec::new(),
             rerun_of: None,
             baseline: None,
             config_wanted: None,

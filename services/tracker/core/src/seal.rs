@@ -1,7 +1,7 @@
 //! When a run is complete.
 
 use crate::run::{Member, MemberState, Run, param_text};
-use footplate_events::facts::{Cause, RunSealed, SessionEnd};
+use footplate_events::facts::{Cause, RunSealed, SealedFigure, SessionEnd};
 use footplate_types::{AttemptNumber, Digest, MemberIndex, MetricName, NodeName, Rank, SessionId, SpoolId};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -49,6 +49,10 @@ pub struct LatestFigure {
     pub step: i64,
     /// Its value.
     pub value: f64,
+    /// The lowest finite value of the series.
+    pub min: Option<f64>,
+    /// The highest finite value of the series.
+    pub max: Option<f64>,
     /// How many points the series has.
     pub count: u64,
 }
@@ -100,7 +104,19 @@ pub fn decide_seal(run: &Run, stored: &Stored, since_ended: Duration, policy: &S
         artifacts: run.artifacts.len() as u64,
         log_bytes: log_bytes(run),
         record: record(run, stored),
+        objectives: objectives(run, ended.attempt, stored),
     }))
+}
+
+/// What became of the metrics that the job named: of the last attempt, at the lowest rank that logged them.
+fn objectives(run: &Run, attempt: AttemptNumber, stored: &Stored) -> BTreeMap<MetricName, SealedFigure> {
+    let figure_of = |name: &MetricName| {
+        let of_it = stored.latest.iter().filter(|figure| figure.attempt == attempt && figure.name == *name);
+        let figure = of_it.min_by_key(|figure| figure.rank)?;
+        let last = figure.value.is_finite().then_some(figure.value);
+        Some((name.clone(), SealedFigure { step: figure.step, last, min: figure.min, max: figure.max }))
+    };
+    run.objectives.iter().filter_map(figure_of).collect()
 }
 
 fn log_bytes(run: &Run) -> u64 {

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
 
-pub const SERVICES: [&str; 5] = ["tracker", "scheduler", "executor", "gpu-inventory", "registry"];
+pub const SERVICES: [&str; 6] = ["tracker", "scheduler", "executor", "sweep", "gpu-inventory", "registry"];
 /// How long anything may take that should take moments; generous, since machines that run tests are busy.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 /// The project of everything here.

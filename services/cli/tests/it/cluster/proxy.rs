@@ -25,6 +25,7 @@ const ROUTES: &[(&str, &[&str])] = &[
     ),
     ("scheduler", &["JobService", "QueueService", "SchedulerViewService"]),
     ("executor", &["AttemptService", "LogService", "ExecutorViewService"]),
+    ("sweep", &["SweepService", "SweepViewService"]),
     ("gpu-inventory", &["NodeService", "InventoryViewService"]),
     ("registry", &["RegistryService", "RegistryViewService"]),
 ];

@@ -42,6 +42,7 @@ pub(crate) fn task(run: u8, epoch: u64, slots: &[u32], order: Order) -> Task {
         source: None,
         checkpoint: None,
         seed: None,
+        objective: None,
         traceparent: None,
     }
 }

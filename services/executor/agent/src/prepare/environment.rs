@@ -102,6 +102,7 @@ pub fn base_environment(task: &Task, launch: &LaunchDocument, machine: &Machine)
     };
     set_some("FOOTPLATE_ADDR", machine.addr.clone());
     set_some("FOOTPLATE_SEED", task.seed.map(|seed| seed.to_string()));
+    set_some("FOOTPLATE_OBJECTIVE", task.objective.as_ref().map(ToString::to_string));
     set_some("TRACEPARENT", task.traceparent.clone());
     if let Some(source) = &task.source {
         set_some("FOOTPLATE_TREE", Some(source.tree.to_string()));
@@ -163,7 +164,7 @@ mod tests {
         facts::{DocumentRef, StopPolicy},
         messages::{Order, RunCommand},
     };
-    use footplate_types::{AttemptNumber, Digest, DisplayName, Epoch, GpuUuid, MemberIndex, ProjectName, Rank, RunId};
+    use footplate_types::{AttemptNumber, Digest, DisplayName, Epoch, GpuUuid, MemberIndex, MetricName, ProjectName, Rank, RunId};
 
     fn task(launcher: Launcher) -> Task {
         Task {
@@ -189,6 +190,7 @@ mod tests {
             source: None,
             checkpoint: None,
             seed: Some(17),
+            objective: Some(MetricName::parse("val/loss").unwrap()),
             traceparent: None,
         }
     }
@@ -244,6 +246,7 @@ mod tests {
                 ("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
                 ("FOOTPLATE_ATTEMPT", "3"),
                 ("FOOTPLATE_SEED", "17"),
+                ("FOOTPLATE_OBJECTIVE", "val/loss"),
                 ("FOOTPLATE_PEERS", "n0,n1"),
                 ("HF_HOME", "/hf"),
                 ("A", "job"),

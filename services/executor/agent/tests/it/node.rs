@@ -155,6 +155,7 @@ impl Node {
             source: None,
             checkpoint: None,
             seed: None,
+            objective: None,
             traceparent: None,
         }
     }

@@ -45,6 +45,7 @@ impl Gang {
             source: None,
             checkpoint: None,
             seed: None,
+            objective: None,
             traceparent: None,
         }
     }

@@ -207,5 +207,6 @@ fn spec() -> JobSpec {
         seed: None,
         rerun_of: None,
         masked: Vec::new(),
+        objectives: Vec::new(),
     }
 }

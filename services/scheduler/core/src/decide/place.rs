@@ -14,10 +14,23 @@ use footplate_types::{Digest, MemberIndex, QueueName, Rank, RunId};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-/// Ends jobs that have waited longer for their first placement than their own limit.
+/// Ends jobs that have waited longer for their first placement than their own limit, and those that a trial brought to a closed queue: a
+/// submission to it would have been refused, and nobody is there to be told.
 pub(super) fn expire(pass: &mut Pass<'_>) {
     for key in pass.state.pending() {
         let Some(job) = pass.state.jobs().get(&key.run) else { continue };
+        if pass.state.queues().get(&key.queue).is_some_and(|queue| queue.settings.closed) && !pass.is_touched(&job.run) && !pass.is_full() {
+            let ended = JobEnded {
+                outcome: Outcome::Failed,
+                cause: Cause::Infrastructure,
+                attempt: job.last_attempt,
+                root: None,
+                request: None,
+                message: format!("queue {} is closed", key.queue),
+            };
+            pass.say(job, ended, job.submitted.id);
+            continue;
+        }
         let limit = job.spec.limits.max_pending;
         if limit.0 == 0 || job.last_attempt.0 > 0 || pass.is_touched(&job.run) || pass.is_full() {
             continue;

@@ -17,6 +17,9 @@ impl Project for State {
         for (run, job) in &self.jobs {
             let _ = writeln!(text, "job {run} {job:?}");
         }
+        for (run, wanted) in &self.wanted {
+            let _ = writeln!(text, "wanted {run} {wanted:?}");
+        }
         for (run, job) in &self.ended {
             let _ = writeln!(text, "ended {run} {job:?}");
         }

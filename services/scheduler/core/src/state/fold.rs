@@ -3,6 +3,7 @@
 mod attempts;
 mod jobs;
 mod nodes;
+mod trials;
 
 use super::{Stamp, State};
 use footplate_es::Evolve;
@@ -58,6 +59,8 @@ impl Evolve for State {
             Event::NodeDrained(fact) => self.node_marked(envelope, |node, mark| node.drained = Some(mark), stamp, &fact.reason),
             Event::NodeUncordoned(_) => self.node_uncordoned(envelope),
             Event::NodeLost(fact) => self.node_lost(envelope, stamp, fact),
+            Event::TrialSuggested(fact) => self.trial_suggested(envelope, fact),
+            Event::TrialPruned(fact) => self.trial_pruned(envelope, &fact.message),
             // Facts that the scheduler decides nothing upon.
             _ => {}
         }

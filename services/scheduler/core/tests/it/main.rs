@@ -13,4 +13,5 @@ mod properties;
 mod requests;
 mod retries;
 mod scale;
+mod trials;
 mod world;

@@ -62,6 +62,7 @@ pub fn spec(nodes: u32, slots: u32) -> JobSpec {
         seed: None,
         rerun_of: None,
         masked: Vec::new(),
+        objectives: Vec::new(),
     }
 }
 

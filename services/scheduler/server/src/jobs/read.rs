@@ -3,13 +3,13 @@
 use super::Jobs;
 use super::history::{history, how_it_ended};
 use super::show::{self, STATES, reason_words, state_of};
-use crate::spec::job_spec_to_wire;
 use footplate_api::server::named_project;
 use footplate_api::v1::{ExplainJobResponse, GetJobRequest, GetJobResponse, Job, ListJobsRequest, ListJobsResponse};
 use footplate_api::{Refusal, reason};
 use footplate_events::{Event, Subject};
 use footplate_scheduler_core::{State, explain};
 use footplate_types::{ProjectName, QueueName, RunId};
+use footplate_wire::job_spec_to_wire;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Jobs of a page when the client names no number.

@@ -2,7 +2,6 @@
 
 use super::{Jobs, refused};
 use crate::jobs::show::reason_words;
-use crate::spec::job_spec_from_wire;
 use footplate_api::server::named_project;
 use footplate_api::v1::{SubmitJobRequest, SubmitJobResponse};
 use footplate_api::{Refusal, reason};
@@ -10,6 +9,7 @@ use footplate_events::facts::{JobSpec, JobSubmitted};
 use footplate_events::{Event, Subject};
 use footplate_scheduler_core::{State, admit, outlook};
 use footplate_types::{Digest, EventId, PrincipalId, ProjectName, RunId};
+use footplate_wire::job_spec_from_wire;
 use prost::Message;
 
 /// The most characters of an idempotency key.

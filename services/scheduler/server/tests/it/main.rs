@@ -11,3 +11,4 @@ mod real;
 mod requests;
 mod stage;
 mod submissions;
+mod trials;

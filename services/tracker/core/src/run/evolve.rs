@@ -88,7 +88,14 @@ impl Run {
             | Event::ModelVersionEvaluated(_)
             | Event::ModelVersionProposed(_)
             | Event::ModelVersionApproved(_)
-            | Event::ModelVersionRejected(_) => {}
+            | Event::ModelVersionRejected(_)
+            | Event::SweepCreated(_)
+            | Event::SweepStopRequested(_)
+            | Event::SweepResumed(_)
+            | Event::TrialSuggested(_)
+            | Event::TrialObserved(_)
+            | Event::TrialPruned(_)
+            | Event::TrialFinished(_) => {}
         }
     }
 
@@ -130,6 +137,7 @@ impl Run {
         self.queue = Some(spec.queue.clone());
         self.priority = spec.priority;
         self.source = spec.source.clone();
+        self.objectives = spec.objectives.clone();
         self.rerun_of = spec.rerun_of;
         self.config_wanted = spec.config.map(|config| (config, envelope.id));
         let labels = spec.labels.iter().filter_map(|(key, value)| Some((ParamKey::parse(key).ok()?, value.clone())));

@@ -1,7 +1,7 @@
 //! Given events, when a command, then events or a refusal; and the fold of a job's life.
 
 use super::*;
-use crate::seal::{SealPolicy, Sealing, SessionStored, Stored, decide_seal};
+use crate::seal::{LatestFigure, SealPolicy, Sealing, SessionStored, Stored, decide_seal};
 use footplate_es::harness::Story;
 use footplate_es::{Decide, Evolve};
 use footplate_events::facts::*;
@@ -100,6 +100,7 @@ pub(crate) fn spec() -> JobSpec {
         seed: None,
         rerun_of: None,
         masked: Vec::new(),
+        objectives: Vec::new(),
     }
 }
 
@@ -304,6 +305,31 @@ fn a_run_is_sealed_when_every_offset_is_covered_and_not_a_moment_before() {
     let Sealing::Seal(seal) = decide_seal(&told.run, &stored(9, 4), SOON, &policy) else { panic!("not sealed") };
     assert!(seal.complete && seal.missing.is_empty());
     assert_eq!((seal.log_bytes, seal.attempt, seal.outcome), (30, AttemptNumber(1), Outcome::Succeeded));
+}
+
+#[test]
+fn a_seal_holds_the_objectives_of_the_last_attempt_at_the_lowest_rank_that_logged_them() {
+    let mut told = Told::new();
+    let loss = MetricName::parse("loss").unwrap();
+    let spec = JobSpec { objectives: vec![loss.clone()], ..spec() };
+    told.job(JobSubmitted { spec, body: Digest::of(b"body") }).job(placed(1)).job(launched(1)).attempt(1, exited(offsets()));
+    told.attempt(1, archived(true)).job(ended(2, Outcome::Succeeded));
+    let figure = |attempt, rank, name: &MetricName, value| LatestFigure {
+        attempt: AttemptNumber(attempt),
+        rank: Rank(rank),
+        name: name.clone(),
+        step: 9,
+        value,
+        min: Some(value),
+        max: Some(value),
+        count: 1,
+    };
+    let other = MetricName::parse("other").unwrap();
+    let latest = vec![figure(1, 0, &loss, 1.0), figure(2, 3, &loss, 2.0), figure(2, 1, &loss, 3.0), figure(2, 0, &other, 4.0)];
+    let all = Stored { latest, ..stored(9, 4) };
+    let Sealing::Seal(seal) = decide_seal(&told.run, &all, LATE, &SealPolicy::default()) else { panic!("not sealed") };
+    let held = SealedFigure { step: 9, last: Some(3.0), min: Some(3.0), max: Some(3.0) };
+    assert_eq!(seal.objectives, [(loss, held)].into());
 }
 
 #[test]

@@ -102,6 +102,8 @@ fn stored_of(run: &Run, state: &SourceState, settled: &BTreeMap<(NodeName, Spool
         name: summary.key.name.clone(),
         step: summary.stats.latest.step,
         value: summary.stats.latest.value,
+        min: summary.stats.min,
+        max: summary.stats.max,
         count: summary.stats.count,
     });
     let on_its_nodes = |node: &NodeName| run.attempts.values().any(|attempt| attempt.members.values().any(|member| member.node == *node));

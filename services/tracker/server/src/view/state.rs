@@ -217,6 +217,8 @@ impl Evolve for State {
             | Aggregate::NodeRequest
             | Aggregate::Model
             | Aggregate::ModelVersion
+            | Aggregate::Sweep
+            | Aggregate::Trial
             | Aggregate::Term => {}
         }
         self.fold_experiment(recorded);

@@ -19,9 +19,13 @@ fn offsets(spool: SpoolId, batches: u64) -> FinalOffsets {
 
 /// What a worker's agent publishes: the node's own subject.
 async fn publish(world: &World, run: RunId, n: u64) {
+    publish_value(world, run, n, "loss", 0.5).await;
+}
+
+async fn publish_value(world: &World, run: RunId, n: u64, name: &str, value: f64) {
     use prost::Message as _;
-    let point = footplate_series::Point { step: n as i64, time_ms: 1_700_000_000_000, value: 0.5 };
-    let block = footplate_api::metrics::Block { name: "loss".into(), points: footplate_series::codec::encode(&[point]) };
+    let point = footplate_series::Point { step: n as i64, time_ms: 1_700_000_000_000, value };
+    let block = footplate_api::metrics::Block { name: name.into(), points: footplate_series::codec::encode(&[point]) };
     let batch = footplate_api::metrics::Batch {
         project: PROJECT.into(),
         run: run.to_string(),
@@ -61,6 +65,35 @@ async fn a_job_is_sealed_complete_when_its_last_batch_report_and_log_are_there()
     let sealed = world.sealed(&run.to_string()).await;
     assert!(sealed.seal_complete, "{:?}", sealed.seal_missing);
     assert_eq!((sealed.points, sealed.tags["from"].as_str(), sealed.late), (4, "worker", 0));
+}
+
+#[tokio::test]
+async fn a_seal_carries_the_objectives_that_its_job_declared_and_no_other_metric() {
+    let world = World::new().await;
+    let objectives = ["loss", "acc", "never"].map(|name| MetricName::parse(name).unwrap());
+    let run = world.running(JobSpec { objectives: objectives.to_vec(), ..spec("trial") }).await;
+    let logged = [("loss", 0.5), ("loss", 0.1), ("loss", 0.3), ("acc", 0.9), ("acc", f64::NAN), ("other", 1.0)];
+    for (n, (name, value)) in (1..).zip(logged) {
+        publish_value(&world, run, n, name, value).await;
+    }
+    let spool = footplate_clock::spool_id();
+    world.attempt(run, 1, exited(FinalOffsets { tracker: 0, ..offsets(spool, 6) })).await;
+    world.job(run, ended(1)).await;
+    world.attempt(run, 1, archived()).await;
+    let sealed = world.sealed(&run.to_string()).await;
+    assert!(sealed.seal_complete, "{:?}", sealed.seal_missing);
+    let items = world.ledger.aggregate(&footplate_events::Subject::run(&project(), run)).await.unwrap();
+    let seal = items.into_iter().find_map(|item| match item {
+        footplate_eventlog::LedgerItem::Fact(recorded) => match recorded.envelope.event {
+            footplate_events::Event::RunSealed(fact) => Some(fact),
+            _ => None,
+        },
+        _ => None,
+    });
+    let told: Vec<_> = seal.unwrap().objectives.into_iter().map(|(name, figure)| (name.to_string(), figure)).collect();
+    let acc = SealedFigure { step: 5, last: None, min: Some(0.9), max: Some(0.9) };
+    let loss = SealedFigure { step: 3, last: Some(0.3), min: Some(0.1), max: Some(0.5) };
+    assert_eq!(told, [("acc".to_owned(), acc), ("loss".to_owned(), loss)]);
 }
 
 #[tokio::test]

@@ -210,8 +210,13 @@ impl World {
 
     /// A job that runs: submitted, placed on `n1` with two workers, launched.
     pub(crate) async fn running_job(&self) -> RunId {
+        self.running(spec("gang")).await
+    }
+
+    /// A job with two workers on n1 that runs.
+    pub(crate) async fn running(&self, spec: JobSpec) -> RunId {
         let run = footplate_clock::run_id();
-        self.job(run, JobSubmitted { spec: spec("gang"), body: Digest::of(b"body") }).await;
+        self.job(run, JobSubmitted { spec, body: Digest::of(b"body") }).await;
         self.job(run, placed(1, "n1")).await;
         let rendezvous = Rendezvous { address: "n1".into(), port: 1 };
         self.job(run, JobLaunched { attempt: AttemptNumber(1), rendezvous }).await;
@@ -269,6 +274,7 @@ pub(crate) fn spec(name: &str) -> JobSpec {
         seed: None,
         rerun_of: None,
         masked: Vec::new(),
+        objectives: Vec::new(),
     }
 }
 

@@ -40,6 +40,10 @@ impl State {
             return;
         }
         let chain = Chain { actor: envelope.actor.clone(), correlation: envelope.correlation, trace: envelope.trace.clone() };
+        let requests: Vec<Request> = self.wanted.remove(&run).and_then(|wanted| wanted.cancel).into_iter().collect();
+        if !requests.is_empty() {
+            self.asking.insert(run);
+        }
         let job = Job {
             run,
             project: envelope.subject.project.clone(),
@@ -58,7 +62,7 @@ impl State {
             avoid: Vec::new(),
             checkpoint: None,
             cancelled: None,
-            requests: Vec::new(),
+            requests,
             answers: BTreeMap::new(),
         };
         self.queues.entry(job.spec.queue.clone()).or_default().living += 1;

@@ -67,6 +67,7 @@ pub fn job_spec_to_wire(spec: &JobSpec) -> wire::JobSpec {
         seed: spec.seed,
         rerun_of: spec.rerun_of.map(|run| run.to_string()).unwrap_or_default(),
         masked: spec.masked.clone(),
+        objectives: spec.objectives.iter().map(ToString::to_string).collect(),
     }
 }
 

@@ -1,4 +1,7 @@
-//! A job's specification between the wire and the ledger. Absent fields get their documented defaults here, once.
+//! A job's specification between the wire and the ledger, for every service that takes or shows one. Absent fields get their documented
+//! defaults here, once. It decides nothing.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod from_wire;
 mod to_wire;
@@ -42,6 +45,7 @@ mod tests {
         });
         wire.placement = Some(types::PlacementAsk { pool: "a".to_owned(), nodes: vec!["n1".to_owned()], exclude: Vec::new() });
         wire.seed = Some(7);
+        wire.objectives = vec!["val/loss".to_owned()];
         wire.launcher = types::Launcher::Torchrun.into();
         let spec = job_spec_from_wire(&wire).unwrap();
         assert_eq!(spec.stop.grace.0, 0, "0 is not absent");
@@ -66,5 +70,6 @@ mod tests {
         );
         assert_eq!(fault(|wire| wire.rerun_of = "zz".to_owned()), "rerun_of");
         assert_eq!(fault(|wire| wire.launcher = 99), "launcher");
+        assert_eq!(fault(|wire| wire.objectives = vec![String::new()]), "objectives");
     }
 }

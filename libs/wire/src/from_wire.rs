@@ -5,7 +5,7 @@ use footplate_events::facts::{
     DocumentRef, InputRef, JobSpec, Launcher, Limits, PerNode, PlacementAsk, ResourceAsk, RetryPolicy, SourceRef, StopNotice, StopPolicy,
     StopSignal, Why,
 };
-use footplate_types::{Digest, DisplayName, GpuModel, Invalid, Millis, NodeName, QueueName, RunId};
+use footplate_types::{Digest, DisplayName, GpuModel, Invalid, MetricName, Millis, NodeName, QueueName, RunId};
 
 /// The specification as the ledger holds it. Limits of numbers are checked by [`JobSpec::validate`].
 ///
@@ -38,6 +38,7 @@ pub fn job_spec_from_wire(spec: &wire::JobSpec) -> Result<JobSpec, Invalid> {
         seed: spec.seed,
         rerun_of: run("rerun_of", &spec.rerun_of)?,
         masked: spec.masked.clone(),
+        objectives: spec.objectives.iter().map(|name| metric(name)).collect::<Result<_, _>>()?,
     })
 }
 
@@ -47,6 +48,10 @@ fn absent(field: &str, allowed: &str) -> Invalid {
 
 fn run(field: &str, text: &str) -> Result<Option<RunId>, Invalid> {
     if text.is_empty() { Ok(None) } else { RunId::parse(text).map(Some).map_err(|invalid| invalid.of(field)) }
+}
+
+fn metric(name: &str) -> Result<MetricName, Invalid> {
+    MetricName::parse(name).map_err(|invalid| invalid.of("objectives"))
 }
 
 fn digest(field: &str, text: &str) -> Result<Digest, Invalid> {

@@ -1,0 +1,45 @@
+//! Trials of sweeps: which jobs are wanted, and what becomes of those that nobody could submit by hand.
+
+use crate::world::*;
+use footplate_events::Subject;
+use footplate_events::facts::*;
+use footplate_types::{Digest, ProjectName, SweepId, TrialId, TrialNumber};
+
+fn id() -> TrialId {
+    TrialId { sweep: SweepId::from_bytes([5; 16]), trial: TrialNumber(1) }
+}
+
+fn suggest(world: &mut World, job: JobSpec) {
+    let subject = Subject::trial(&ProjectName::parse("vision").unwrap(), id());
+    world.record(subject, TrialSuggested { run: id().run(), values: Values::new(), job, view: 1 });
+}
+
+fn submit(world: &mut World) {
+    let wanted = world.state.wanted()[&id().run()].clone();
+    let subject = Subject::job(&wanted.project, id().run());
+    world.record(subject, JobSubmitted { spec: (*wanted.spec).clone(), body: Digest::of(b"body") });
+}
+
+#[test]
+fn a_suggested_trial_wants_its_job_until_that_is_submitted() {
+    let mut world = World::new();
+    suggest(&mut world, spec(1, 1));
+    suggest(&mut world, spec(1, 1));
+    assert_eq!(world.state.wanted().len(), 1);
+    submit(&mut world);
+    assert!(world.state.wanted().is_empty() && world.state.jobs().contains_key(&id().run()));
+    suggest(&mut world, spec(1, 1));
+    assert!(world.state.wanted().is_empty(), "a trial told twice wants nothing more");
+}
+
+#[test]
+fn a_trial_in_a_closed_queue_ends_at_once_so_that_its_sweep_goes_on() {
+    let mut world = World::new();
+    let closed = QueueConfigured { weight: 1, quota: Quota { gpus: None, slots: None }, held: false, closed: true };
+    world.record(Subject::queue(&queue_name("old")), closed);
+    suggest(&mut world, JobSpec { queue: queue_name("old"), ..spec(1, 1) });
+    submit(&mut world);
+    world.settle();
+    let end = world.end(id().run());
+    assert_eq!((end.outcome, end.message.as_str()), (Outcome::Failed, "queue old is closed"));
+}
