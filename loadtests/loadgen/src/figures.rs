@@ -66,6 +66,14 @@ impl Figures {
         self.rows.push(row);
     }
 
+    /// A part of a whole (0 to 1) under `key`.
+    pub(crate) fn share(&mut self, key: &str, what: &str, share: f64) {
+        self.keys.insert(key.to_owned(), number(share));
+        let empty = String::new;
+        let row = Row { what: what.to_owned(), ours: format!("{:.0} %", share * 100.0), limit: empty(), ratio: empty(), wanted: empty() };
+        self.rows.push(row);
+    }
+
     /// A plain number under `key`.
     pub(crate) fn count(&mut self, key: &str, count: u64) {
         self.keys.insert(key.to_owned(), json!(count));

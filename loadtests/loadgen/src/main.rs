@@ -7,9 +7,11 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod cpu;
 mod figures;
 mod gang;
 mod ledger;
+mod metrics;
 mod platform;
 mod sample;
 mod submit;
@@ -39,6 +41,8 @@ enum Program {
     Ledger(ledger::Options),
     /// From a submit to the first line of its worker, on one `footplate up`
     Submit(submit::Options),
+    /// Points over gRPC until they are acknowledged and stored, on each engine, beside the bare broker
+    Metrics(metrics::Options),
     /// From a gang's placement to its launch, on declared nodes with simulated agents
     Gang(gang::Options),
 }
@@ -49,6 +53,7 @@ async fn main() -> ExitCode {
     let figures = match &args.program {
         Program::Ledger(options) => ledger::run(options).await,
         Program::Submit(options) => submit::run(options).await,
+        Program::Metrics(options) => metrics::run(options).await,
         Program::Gang(options) => gang::run(options).await,
     };
     match figures.and_then(|figures| tell(&figures, args.json.as_deref())) {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 /// How long the platform may take to be ready.
 const READY_WITHIN: Duration = Duration::from_secs(120);
@@ -18,19 +19,29 @@ const STOP_WITHIN: Duration = Duration::from_secs(60);
 pub(crate) struct Platform {
     pub(crate) client: Client,
     process: Process,
+    address: String,
+    /// Where its metrics page is.
+    admin: String,
     /// Goes when the process has ended.
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Platform {
     /// Starts `binary` (the one beside this program when absent) with `slots` CPU slots and waits until its node is ready.
     pub(crate) async fn start(binary: Option<&Path>, slots: u32) -> Result<Self> {
+        Self::start_with(binary, slots, &[]).await
+    }
+
+    /// [`Platform::start`] with more flags for `footplate up`.
+    pub(crate) async fn start_with(binary: Option<&Path>, slots: u32, more: &[String]) -> Result<Self> {
         let binary = binary.map_or_else(beside, |named| Ok(named.to_owned()))?;
         let folder = tempfile::Builder::new().prefix("footplate-load-").tempdir()?;
         let address = format!("127.0.0.1:{}", free_port()?);
         let data = folder.path().join("data");
         let mut command = Command::new(&binary);
         command.args(["up", "--slots", &slots.to_string(), "--listen", &address, "--data"]).arg(&data);
+        let admin = format!("127.0.0.1:{}", free_port()?);
+        command.args(more).arg("--set").arg(format!("admin.listen={admin}"));
         for (key, value) in settings()? {
             command.arg("--set").arg(format!("{key}={value}"));
         }
@@ -44,7 +55,28 @@ impl Platform {
             Ok(client) => client,
             Err(error) => bail!("{} did not come up: {error:#}\n{}", binary.display(), process.stderr()),
         };
-        Ok(Self { client, process, _folder: folder })
+        Ok(Self { client, process, address, admin, folder })
+    }
+
+    /// Another client, with a connection of its own.
+    pub(crate) fn connect(&self) -> Result<Client> {
+        connect(&self.address, &self.folder.path().join("data"))
+    }
+
+    /// The process that is the platform.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// A figure of its metrics page: the first line whose name holds `name`.
+    pub(crate) async fn figure(&self, name: &str) -> Result<f64> {
+        let mut page = String::new();
+        let mut stream = tokio::net::TcpStream::connect(&self.admin).await?;
+        stream.write_all(format!("GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.admin).as_bytes()).await?;
+        stream.read_to_string(&mut page).await?;
+        let line = page.lines().find(|line| !line.starts_with('#') && line.contains(name));
+        let value = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
+        value.with_context(|| format!("no {name} on the metrics page"))
     }
 
     /// Stops it in good order.
@@ -59,11 +91,12 @@ async fn ready(process: &Process, address: &str, data: &Path) -> Result<Client> 
         if !process.is_running() {
             return Some(Err(anyhow::anyhow!("it has ended")));
         }
-        let token = std::fs::read_to_string(data.join("token")).ok()?;
-        let client = Client::connect(Target::new(address).token(token.trim()).project("default"));
-        let client = match client {
+        if !data.join("token").exists() {
+            return None;
+        }
+        let client = match connect(address, data) {
             Ok(client) => client,
-            Err(error) => return Some(Err(error.into())),
+            Err(error) => return Some(Err(error)),
         };
         let nodes = client.once(client.nodes().list_nodes(v1::ListNodesRequest::default())).await.ok()?.nodes;
         nodes.iter().any(|node| node.state == "ready").then_some(Ok(client))
@@ -71,11 +104,15 @@ async fn ready(process: &Process, address: &str, data: &Path) -> Result<Client> 
     try_eventually(READY_WITHIN, "the platform's node is ready", look).await?
 }
 
+fn connect(address: &str, data: &Path) -> Result<Client> {
+    let token = std::fs::read_to_string(data.join("token"))?;
+    Ok(Client::connect(Target::new(address).token(token.trim()).project("default"))?)
+}
+
 fn settings() -> Result<Vec<(&'static str, String)>> {
     Ok(vec![
         ("nats.port", free_port()?.to_string()),
         ("nats.monitor-port", free_port()?.to_string()),
-        ("admin.listen", format!("127.0.0.1:{}", free_port()?)),
         ("nats.disk", "2GiB".to_owned()),
         ("nats.program", nats_server_program()?.display().to_string()),
     ])

@@ -2,7 +2,7 @@
 
 mod aggregate;
 mod batched;
-mod raw;
+pub(crate) mod raw;
 mod replay;
 mod single;
 mod term;

@@ -48,6 +48,16 @@ impl Ready {
         }
         Ok(Self { subject: message.subject.clone(), headers, payload: message.payload.clone() })
     }
+
+    /// A message without headers or expectation.
+    pub(crate) fn plain(subject: String, payload: Bytes) -> Self {
+        Self { subject, headers: HeaderMap::new(), payload }
+    }
+
+    /// How long its payload is.
+    pub(crate) fn bytes(&self) -> usize {
+        self.payload.len()
+    }
 }
 
 /// A connection of its own to the broker.

@@ -70,6 +70,20 @@ fn a_submits_steps_add_up_to_its_launch() {
 }
 
 #[test]
+fn points_are_acknowledged_and_stored_beside_the_bare_brokers() {
+    let binary = footplate();
+    let sizes = ["--runs", "8", "--series", "5", "--batch", "20", "--rounds", "3", "--clients", "2", "--singles", "20"];
+    let engine = ["--engines", "embedded", "--binary", binary.to_str().unwrap()];
+    let figures = figures(&[&["metrics"], &sizes[..], &engine[..]].concat());
+    assert_eq!(number(&figures, "points"), 480.0);
+    all_positive(&figures, &["embedded_points_per_s", "embedded_points_raw_per_s", "embedded_acked_per_s", "bytes_per_point"]);
+    all_positive(&figures, &["single_point_p50_ms", "single_point_p99_ms", "single_point_raw_p50_ms", "single_point_raw_p99_ms"]);
+    assert!(number(&figures, "embedded_points_per_s") <= number(&figures, "embedded_acked_per_s"), "{figures:?}");
+    let shares = ["platform", "broker", "load", "rest"].map(|part| number(&figures, &format!("embedded_cpu_{part}")));
+    assert!(shares.iter().sum::<f64>() <= 1.1, "{figures:?}");
+}
+
+#[test]
 fn a_gang_is_launched_and_its_time_is_parted() {
     let figures = figures(&["gang", "--members", "4", "--events", "1", "--warm-up", "0"]);
     assert_eq!(number(&figures, "gangs"), 1.0);
