@@ -16,6 +16,7 @@ use footplate_eventlog::{Keeper, LeadError, LeaseConfig, Ledger, Live, follow, l
 use footplate_events::{Aggregate, Subject};
 use footplate_gpu_inventory_core::Inventory;
 use footplate_service::Context;
+use footplate_shell::Shell;
 use footplate_types::ServiceName;
 use std::sync::Arc;
 use std::time::Duration;
@@ -110,9 +111,6 @@ pub async fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, contex
     let lease = LeaseConfig { service, instance: config.instance.clone(), lease: config.lease };
     let leading = lead(ledger.clone(), lease, live.clone(), decider, wake, token);
     context.supervisor.spawn_infallible("gpu-inventory leader", may_not_lead(leading));
-    Handle {
-        nodes: Nodes::new(ledger.clone(), live.clone(), watch, clock.clone(), config),
-        views: Views::new(ledger.clone(), live.clone(), config.wait),
-        live,
-    }
+    let shell = Shell::new("gpu-inventory", &config.instance, ledger.clone(), live.clone(), clock.clone(), config.wait);
+    Handle { nodes: Nodes::new(shell, watch), views: Views::new(ledger.clone(), live.clone(), config.wait), live }
 }

@@ -1,9 +1,9 @@
 //! `InventoryViewService`: the proof that the view can be rebuilt from the ledger.
 
-use footplate_api::v1::{VerifyViewsRequest, VerifyViewsResponse, ViewDigest, inventory_view_service_server::InventoryViewService};
-use footplate_api::{Refusal, reason};
-use footplate_eventlog::{Ledger, Live, verify::verify_view};
+use footplate_api::v1::{VerifyViewsRequest, VerifyViewsResponse, inventory_view_service_server::InventoryViewService};
+use footplate_eventlog::{Ledger, Live};
 use footplate_gpu_inventory_core::Inventory;
+use footplate_shell::verified;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
 
@@ -23,20 +23,8 @@ impl Views {
 #[tonic::async_trait]
 impl InventoryViewService for Views {
     async fn verify_views(&self, request: Request<VerifyViewsRequest>) -> Result<Response<VerifyViewsResponse>, Status> {
-        let verified = verify_view(&self.ledger, &crate::filters(), &self.live, request.into_inner().at_least, self.wait)
-            .await
-            .map_err(|error| Refusal::new(&reason::VIEW_BEHIND, error.to_string()))?;
-        let view = ViewDigest {
-            service: "gpu-inventory".to_owned(),
-            view: "nodes".to_owned(),
-            sequence: verified.sequence,
-            living: verified.living.to_string(),
-            rebuilt: verified.rebuilt.to_string(),
-            equal: verified.is_equal(),
-            difference: verified.difference.unwrap_or_default(),
-            events: verified.events,
-            rebuild_ms: verified.rebuild.as_millis() as u64,
-        };
-        Ok(Response::new(VerifyViewsResponse { views: vec![view] }))
+        let at_least = request.into_inner().at_least;
+        let verified = verified(("gpu-inventory", "nodes"), &self.ledger, &crate::filters(), &self.live, at_least, self.wait).await?;
+        Ok(Response::new(verified))
     }
 }

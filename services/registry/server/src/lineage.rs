@@ -1,12 +1,13 @@
 //! GetModelLineage: replays the ledger for a model and its versions; no projection is asked. Things are named as the tracker's lineage names
 //! them, so that the two make one graph.
 
-use crate::shell::{Shell, away, model_of};
+use crate::shell::{Shell, model_of};
 use footplate_api::server::named_project;
 use footplate_api::v1::{GetLineageResponse, GetModelLineageRequest, LineageEdge, LineageNode};
 use footplate_api::{Refusal, reason};
 use footplate_events::{Event, Recorded, Subject};
 use footplate_registry_core::{Refusal as No, lineage};
+use footplate_shell::away;
 use footplate_types::{ModelId, ModelVersionId, VersionNumber};
 
 /// The most versions of one lineage.
@@ -17,7 +18,7 @@ impl Shell {
         let (project, name) = (named_project(&request.project)?, model_of(&request.model, "model")?);
         let model = ModelId::of(&project, &name);
         let view_sequence = self.ledger.end().await.map_err(away)?;
-        let mut events = self.facts(&Subject::model(&project, model)).await?;
+        let (mut events, _) = self.aggregate(&Subject::model(&project, model)).await?;
         if !events.iter().any(|recorded| matches!(recorded.envelope.event, Event::ModelCreated(_))) {
             return Err(crate::refused::refused(No::NoSuchModel { model: name }));
         }
@@ -25,7 +26,7 @@ impl Shell {
         let of_version = |version| Subject::model_version(&project, ModelVersionId { model, version });
         match wanted {
             Some(version) => {
-                let facts = self.facts(&of_version(version)).await?;
+                let (facts, _) = self.aggregate(&of_version(version)).await?;
                 if facts.is_empty() {
                     // Which versions there are instead, the view knows.
                     self.at_least(view_sequence).await?;
@@ -37,7 +38,7 @@ impl Shell {
             None => {
                 // Versions are counted without gaps: the first number that has no event is behind the last version.
                 for number in 1.. {
-                    let facts = self.facts(&of_version(VersionNumber(number))).await?;
+                    let (facts, _) = self.aggregate(&of_version(VersionNumber(number))).await?;
                     if facts.is_empty() {
                         break;
                     }

@@ -1,7 +1,6 @@
 //! The core's "no" in the words of the API.
 
 use footplate_api::{Refusal, reason};
-use footplate_eventlog::AppendError;
 use footplate_registry_core::{Refusal as No, SourceRefusal};
 
 /// A decision's no.
@@ -44,17 +43,5 @@ pub(crate) fn source_refused(no: SourceRefusal) -> Refusal {
         SourceRefusal::TooManyFiles { path, .. } => {
             Refusal::new(&reason::TOO_LARGE, told).field("path").value(path).next("pack them into one file, or name a folder of fewer")
         }
-    }
-}
-
-/// An append that did not happen, other than by a conflict.
-pub(crate) fn append_failed(error: AppendError) -> Refusal {
-    match error {
-        AppendError::Conflict { .. } => Refusal::new(&reason::CHANGED_MEANWHILE, error.to_string()),
-        AppendError::Full(why) => Refusal::new(&reason::DISK_FULL, why),
-        AppendError::Unavailable(why) => Refusal::new(&reason::BROKER_AWAY, why)
-            .next("repeat the request with the same request id; when it was written after all, you get the same answer"),
-        AppendError::NotOwned { .. } => Refusal::internal(error),
-        AppendError::Invalid(invalid) => invalid.into(),
     }
 }

@@ -1,17 +1,14 @@
 //! Writes: decide on the view, append expecting the aggregate's last event, decide again when another came first.
 
-use crate::refused::{append_failed, refused, source_refused};
+use crate::refused::{refused, source_refused};
 use crate::shell::Shell;
 use footplate_api::{Refusal, reason};
 use footplate_es::{Decide, Evolve};
-use footplate_eventlog::AppendError;
-use footplate_events::{Envelope, Event, Subject, Trace};
+use footplate_events::{Event, Subject};
 use footplate_registry_core::{Allowed, Command, Facts, Model, Remembered, RunRecord, Source};
+use footplate_shell::TRIES;
 use footplate_types::{ArtifactPath, Digest, EventId, ModelName, PrincipalId, ProjectName, RunId, VersionNumber};
 use prost::Message;
-
-/// How often a write that lost a race is decided again.
-const TRIES: u32 = 32;
 
 /// Who calls, under which idempotency key.
 pub(crate) struct Caller {
@@ -88,10 +85,9 @@ impl Shell {
                 Planned::Done(written) => return Ok(written),
                 Planned::Append { event, subject, expected } => (event, subject, expected),
             };
-            match self.ledger.append(self.envelope(asked, subject.clone(), event), expected).await {
-                Ok(sequence) => return self.confirmed(asked, sequence).await,
-                Err(AppendError::Conflict { .. }) => self.caught_up().await?,
-                Err(error) => return Err(self.not_appended(&subject, error)),
+            match self.append(self.envelope(asked.id, subject, event, asked.actor.clone()), expected).await? {
+                Some(sequence) => return self.confirmed(asked, sequence).await,
+                None => self.caught_up().await?,
             }
         }
         let told = format!("model {} was changed by others at the same time", asked.model);
@@ -117,20 +113,6 @@ impl Shell {
         Ok(Planned::Append { event, subject, expected })
     }
 
-    fn envelope(&self, asked: &Asked, subject: Subject, event: Event) -> Envelope {
-        Envelope {
-            id: asked.id,
-            subject,
-            event,
-            source: self.source.to_string(),
-            time: self.clock.now(),
-            actor: asked.actor.clone(),
-            correlation: asked.id,
-            causation: None,
-            trace: footplate_service::current_traceparent().and_then(|text| Trace::parse(&text)),
-        }
-    }
-
     /// The event that stands under this id may be another instance's, of the same key with another body.
     async fn confirmed(&self, asked: &Asked, sequence: u64) -> Result<Written, Refusal> {
         // It is written; whoever cannot see it yet is answered all the same.
@@ -140,17 +122,6 @@ impl Shell {
         let state = self.live.read();
         let known = state.model(&asked.project, &asked.model).and_then(|model| model.remembered(&asked.id));
         known.map_or(Ok(Written { sequence, version: None }), |known| same(&known, asked))
-    }
-
-    /// An aggregate with an event that this build cannot read is told as such.
-    fn not_appended(&self, subject: &Subject, error: AppendError) -> Refusal {
-        match self.ledger.closed(&subject.to_string()) {
-            Some(event) => {
-                let told = format!("event {} of {subject} cannot be read by this build: {}", event.sequence, event.reason);
-                Refusal::new(&reason::UNREADABLE_HISTORY, told)
-            }
-            None => append_failed(error),
-        }
     }
 
     /// The artifact of a run that a version is to be made of, as the ledger has it.

@@ -131,7 +131,7 @@ pub async fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, contex
         }
     });
 
-    let shell = Shell::new(ledger.clone(), live.clone(), clock.clone(), config);
+    let shell = Shell::new(service().as_str(), &config.instance, ledger.clone(), live.clone(), clock.clone(), config.wait);
     Handle {
         jobs: Jobs::new(shell.clone()),
         queues: Queues::new(shell),

@@ -1,13 +1,14 @@
 //! `QueueService`: settings of queues, and what they hold.
 
 use crate::jobs::refused;
-use crate::shell::{Shell, TRIES};
+use crate::shell::Shell;
 use footplate_api::server::principal;
 use footplate_api::v1::{ListQueuesRequest, ListQueuesResponse, Queue, SetQueueRequest, WriteResponse, queue_service_server::QueueService};
 use footplate_api::{Refusal, reason};
 use footplate_events::facts::{QueueConfigured, Quota};
 use footplate_events::{Event, Subject};
 use footplate_scheduler_core::{DEFAULT_QUEUE, Queue as Held, Stage, State, can_close};
+use footplate_shell::TRIES;
 use footplate_types::{EventId, Invalid, QueueName};
 use std::collections::BTreeMap;
 use tonic::{Request, Response, Status};

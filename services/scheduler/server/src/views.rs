@@ -1,9 +1,9 @@
 //! `SchedulerViewService`: the proof that the view can be rebuilt from the ledger.
 
-use footplate_api::v1::{VerifyViewsRequest, VerifyViewsResponse, ViewDigest, scheduler_view_service_server::SchedulerViewService};
-use footplate_api::{Refusal, reason};
-use footplate_eventlog::{Ledger, Live, verify::verify_view};
+use footplate_api::v1::{VerifyViewsRequest, VerifyViewsResponse, scheduler_view_service_server::SchedulerViewService};
+use footplate_eventlog::{Ledger, Live};
 use footplate_scheduler_core::{SERVICE, State};
+use footplate_shell::verified;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
 
@@ -23,20 +23,8 @@ impl Views {
 #[tonic::async_trait]
 impl SchedulerViewService for Views {
     async fn verify_views(&self, request: Request<VerifyViewsRequest>) -> Result<Response<VerifyViewsResponse>, Status> {
-        let verified = verify_view(&self.ledger, &crate::filters(), &self.live, request.into_inner().at_least, self.wait)
-            .await
-            .map_err(|error| Refusal::new(&reason::VIEW_BEHIND, error.to_string()))?;
-        let view = ViewDigest {
-            service: SERVICE.to_owned(),
-            view: "jobs".to_owned(),
-            sequence: verified.sequence,
-            living: verified.living.to_string(),
-            rebuilt: verified.rebuilt.to_string(),
-            equal: verified.is_equal(),
-            difference: verified.difference.unwrap_or_default(),
-            events: verified.events,
-            rebuild_ms: verified.rebuild.as_millis() as u64,
-        };
-        Ok(Response::new(VerifyViewsResponse { views: vec![view] }))
+        let at_least = request.into_inner().at_least;
+        let verified = verified((SERVICE, "jobs"), &self.ledger, &crate::filters(), &self.live, at_least, self.wait).await?;
+        Ok(Response::new(verified))
     }
 }

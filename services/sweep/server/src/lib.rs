@@ -114,6 +114,6 @@ pub async fn start(config: &Config, ledger: &Ledger, blobs: &Blobs, clock: &Shar
         }
     });
 
-    let shell = Shell::new(ledger.clone(), live.clone(), clock.clone(), config);
+    let shell = Shell::new(SERVICE, &config.instance, ledger.clone(), live.clone(), clock.clone(), config.wait);
     Handle { sweeps: SweepDoor::new(shell, blobs.clone()), views: Views::new(ledger.clone(), live.clone(), config.wait), live }
 }

@@ -2,7 +2,7 @@
 
 use crate::config::{DocumentError, read_object, set_values};
 use crate::convert::{sweep_in, sweep_out, trial_out};
-use crate::shell::{Shell, TRIES};
+use crate::shell::Shell;
 use footplate_api::server::{named_project, principal};
 use footplate_api::v1::{
     CreateSweepRequest, CreateSweepResponse, GetSweepRequest, GetSweepResponse, ListSweepsRequest, ListSweepsResponse, ListTrialsRequest,
@@ -12,6 +12,7 @@ use footplate_api::{Refusal, reason};
 use footplate_blobs::Blobs;
 use footplate_events::facts::{DocumentRef, SweepCreated, SweepResumed, SweepStopRequested, cut_text};
 use footplate_events::{Event, PAYLOAD_MAX, Subject};
+use footplate_shell::TRIES;
 use footplate_sweep_core::{Standing, Sweep, TRIALS_MAX, check, sample_point};
 use footplate_types::{Digest, EventId, Invalid, PrincipalId, ProjectName, SweepId, TrialNumber};
 use std::ops::Bound;
@@ -154,7 +155,7 @@ impl SweepDoor {
         let project = named_project(project)?;
         key_of(request_id)?;
         self.shell.caught_up().await?;
-        let id = self.shell.resolve(&project, sweep_id)?;
+        let id = crate::shell::sweep_of(&self.shell, &project, sweep_id)?;
         let subject = Subject::sweep(&project, id);
         let event_id = match request_id {
             "" => footplate_clock::event_id(),
@@ -183,7 +184,7 @@ impl SweepDoor {
     async fn found(&self, project: &str, sweep_id: &str, at_least: u64) -> Result<(ProjectName, SweepId), Refusal> {
         let project = named_project(project)?;
         self.shell.at_least(at_least).await?;
-        let id = self.shell.resolve(&project, sweep_id)?;
+        let id = crate::shell::sweep_of(&self.shell, &project, sweep_id)?;
         Ok((project, id))
     }
 

@@ -2,29 +2,12 @@
 
 use footplate_api::{Refusal, reason};
 use footplate_blobs::BlobError;
-use footplate_eventlog::{AppendError, Behind, PublishError, ReadError};
+use footplate_eventlog::{Behind, PublishError};
 use footplate_series::SeriesError;
 use footplate_tracker_core::{ExperimentRefusal, RunRefusal};
 
 pub(crate) fn behind(error: Behind) -> Refusal {
     Refusal::new(&reason::VIEW_BEHIND, error.to_string())
-}
-
-pub(crate) fn read_failed(error: ReadError) -> Refusal {
-    match error {
-        ReadError::Unavailable(_) => Refusal::new(&reason::BROKER_AWAY, error.to_string()),
-        ReadError::Refused(_) => Refusal::internal(error),
-    }
-}
-
-pub(crate) fn append_failed(error: AppendError) -> Refusal {
-    match error {
-        AppendError::Conflict { .. } => Refusal::new(&reason::CHANGED_MEANWHILE, error.to_string()),
-        AppendError::Full(_) => Refusal::new(&reason::DISK_FULL, error.to_string()),
-        AppendError::Unavailable(_) => Refusal::new(&reason::BROKER_AWAY, error.to_string()).next("repeat it with the same request id"),
-        AppendError::NotOwned { .. } => Refusal::internal(error),
-        AppendError::Invalid(invalid) => invalid.into(),
-    }
 }
 
 pub(crate) fn publish_failed(error: PublishError) -> Refusal {

@@ -14,11 +14,12 @@ pub(crate) use follow::follow;
 pub(crate) use state::{Row, State, Table};
 pub(crate) use verify::{ViewReport, verify};
 
-use crate::error::{behind, read_failed};
+use crate::error::behind;
 use footplate_api::{Refusal, reason};
 use footplate_eventlog::{Ledger, Live, StreamName};
 use footplate_events::messages::Settled;
 use footplate_events::{Aggregate, Subject};
+use footplate_shell::away;
 use footplate_tracker_core::{Experiment, Run};
 use footplate_types::{ExperimentId, ProjectName, RunId};
 use std::sync::Arc;
@@ -75,7 +76,7 @@ impl View {
 
     /// Waits until the view stands at the end that the ledger has now.
     pub(crate) async fn catch_up(&self) -> Result<(), Refusal> {
-        let end = self.ledger.end().await.map_err(read_failed)?;
+        let end = self.ledger.end().await.map_err(away)?;
         self.at_least(end).await
     }
 

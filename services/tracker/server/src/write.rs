@@ -1,6 +1,6 @@
 //! Writes of runs and experiments: decide on the view, append expecting the aggregate's last event, decide again when another came first.
 
-use crate::error::{append_failed, experiment_refused, run_refused};
+use crate::error::{experiment_refused, run_refused};
 use crate::figures::Figures;
 use crate::view::View;
 use footplate_api::server::Lines;
@@ -9,12 +9,10 @@ use footplate_clock::SharedClock;
 use footplate_es::{Cause, Decide};
 use footplate_eventlog::AppendError;
 use footplate_events::{Envelope, Event, Subject, Trace};
+use footplate_shell::{TRIES, not_appended};
 use footplate_tracker_core::{Experiment, ExperimentCommand, Run, RunCommand, RunFacts};
 use footplate_types::{DisplayName, EventId, ExperimentId, PrincipalId, ProjectName, RunId};
 use std::sync::Arc;
-
-/// How often a write is decided again after another event came first.
-const TRIES: u32 = 16;
 
 /// Who writes, and what the write answers.
 #[derive(Clone, Debug)]
@@ -76,17 +74,6 @@ impl Writer {
         &self.view
     }
 
-    /// An aggregate with an event that this build cannot read is told as such.
-    fn not_appended(&self, subject: &Subject, error: AppendError) -> Refusal {
-        match self.view.ledger().closed(&subject.to_string()) {
-            Some(event) => {
-                let message = format!("event {} of {subject} cannot be read by this build: {}", event.sequence, event.reason);
-                Refusal::new(&reason::UNREADABLE_HISTORY, message)
-            }
-            None => append_failed(error),
-        }
-    }
-
     fn envelope(&self, subject: Subject, event: Event, author: &Author, chain: Option<EventId>) -> Envelope {
         let correlation = author.cause.as_ref().map(|cause| cause.correlation).or(chain).unwrap_or(author.id);
         Envelope {
@@ -145,7 +132,7 @@ impl Writer {
                     self.figures.conflicts.inc();
                     self.view.catch_up().await?;
                 }
-                Err(error) => return Err(self.not_appended(&subject, error)),
+                Err(error) => return Err(not_appended(self.view.ledger(), &subject.to_string(), error)),
             }
         }
         let message = format!("run {run} was changed by others {TRIES} times in a row");
@@ -186,7 +173,7 @@ impl Writer {
                     self.figures.conflicts.inc();
                     self.view.catch_up().await?;
                 }
-                Err(error) => return Err(self.not_appended(&subject, error)),
+                Err(error) => return Err(not_appended(self.view.ledger(), &subject.to_string(), error)),
             }
         }
         Err(Refusal::new(&reason::CHANGED_MEANWHILE, format!("experiment {id} was changed by others {TRIES} times in a row")))

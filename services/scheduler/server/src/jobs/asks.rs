@@ -1,7 +1,6 @@
 //! Requests about a job: recorded by any instance, answered by the leader in the job's own events.
 
 use super::Jobs;
-use crate::shell::TRIES;
 use footplate_api::server::named_project;
 use footplate_api::server::{deadline, principal};
 use footplate_api::v1::{JobRequest, JobRequestResponse};
@@ -9,6 +8,7 @@ use footplate_api::{Refusal, reason};
 use footplate_events::facts::{Outcome, cut_text};
 use footplate_events::{Event, Subject};
 use footplate_scheduler_core::Answer;
+use footplate_shell::TRIES;
 use footplate_types::{EventId, PrincipalId, RequestId, RunId};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -29,7 +29,7 @@ impl Jobs {
         let request = request.into_inner();
         let project = named_project(&request.project)?;
         self.shell.caught_up().await?;
-        let run = self.shell.resolve(&project, &request.run_id)?;
+        let run = crate::shell::run_of(&self.shell, &project, &request.run_id)?;
         let id = match request.request_id.as_str() {
             "" => footplate_clock::request_id(),
             key => RequestId::derived(&[b"job", run.as_bytes(), key.as_bytes()]),

@@ -21,7 +21,7 @@ impl Jobs {
     pub(super) async fn get(&self, request: GetJobRequest) -> Result<GetJobResponse, Refusal> {
         let project = named_project(&request.project)?;
         self.shell.at_least(request.at_least).await?;
-        let run = self.shell.resolve(&project, &request.run_id)?;
+        let run = crate::shell::run_of(&self.shell, &project, &request.run_id)?;
         let (mut job, view_sequence) = {
             let (state, view) = self.shell.live.read_at();
             (of(&state, &run), view)
@@ -61,7 +61,7 @@ impl Jobs {
 
     pub(super) async fn explain(&self, project: &ProjectName, request: &GetJobRequest) -> Result<ExplainJobResponse, Refusal> {
         self.shell.at_least(request.at_least).await?;
-        let run = self.shell.resolve(project, &request.run_id)?;
+        let run = crate::shell::run_of(&self.shell, project, &request.run_id)?;
         let (events, _) = self.shell.aggregate(&Subject::job(project, run)).await?;
         let (state, view_sequence) = self.shell.live.read_at();
         let Some(job) = of(&state, &run) else {

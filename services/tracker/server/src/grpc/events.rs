@@ -1,11 +1,11 @@
 //! EventService: the ledger, decoded.
 
-use crate::error::read_failed;
 use crate::view::View;
 use footplate_api::v1::{self, event_service_server::EventService};
 use footplate_api::{Refusal, reason};
 use footplate_eventlog::LedgerItem;
 use footplate_events::{Aggregate, Subject, header};
+use footplate_shell::away;
 use footplate_types::{EventId, Invalid, ProjectName, RunId};
 use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
@@ -164,7 +164,7 @@ impl Events {
         let mut found = Vec::new();
         let mut next = Some(from.max(1));
         while let Some(at) = next {
-            let (items, more) = self.view.ledger().read(filter, at, SCAN_PAGE).await.map_err(read_failed)?;
+            let (items, more) = self.view.ledger().read(filter, at, SCAN_PAGE).await.map_err(away)?;
             found.extend(items.into_iter().filter_map(event_out).filter(|event| wanted.takes(event)));
             if found.len() >= most
                 && let Some(more) = more
@@ -185,7 +185,7 @@ impl Events {
             for filter in &wanted.filters {
                 let mut next = Some(low);
                 while let Some(at) = next.filter(|at| *at <= high) {
-                    let (items, more) = self.view.ledger().read(filter, at, SCAN_PAGE).await.map_err(read_failed)?;
+                    let (items, more) = self.view.ledger().read(filter, at, SCAN_PAGE).await.map_err(away)?;
                     let within = items.into_iter().filter(|item| item.sequence() <= high);
                     let events = within.filter_map(event_out).filter(|event| wanted.takes(event));
                     found.extend(events.map(|event| (event.sequence, event)));
@@ -205,7 +205,7 @@ impl Events {
         let text = id.to_string();
         let mut next = Some(1);
         while let Some(at) = next {
-            let (items, more) = self.view.ledger().read("fp.ledger.>", at, SCAN_PAGE).await.map_err(read_failed)?;
+            let (items, more) = self.view.ledger().read("fp.ledger.>", at, SCAN_PAGE).await.map_err(away)?;
             let is_it = |item: &LedgerItem| matches!(item, LedgerItem::Fact(recorded) if recorded.envelope.id == id);
             if let Some(found) = items.into_iter().find(is_it).and_then(event_out) {
                 return Ok(found);
@@ -226,7 +226,7 @@ impl EventService for Events {
         let message = request.get_ref();
         let wanted = Wanted::read(&message.filter.clone().unwrap_or_default(), &self.view)?;
         let from = match message.from_sequence {
-            0 => self.view.ledger().end().await.map_err(read_failed)? + 1,
+            0 => self.view.ledger().end().await.map_err(away)? + 1,
             from => from,
         };
         let until = if message.until_sequence == 0 { u64::MAX } else { message.until_sequence };
@@ -267,7 +267,7 @@ impl EventService for Events {
         let message = request.get_ref();
         let wanted = Wanted::read(&message.filter.clone().unwrap_or_default(), &self.view)?;
         let size = super::page_size(message.page_size, PAGE_DEFAULT);
-        let end_sequence = self.view.ledger().end().await.map_err(read_failed)?;
+        let end_sequence = self.view.ledger().end().await.map_err(away)?;
         let page = if message.newest_first {
             let to = if message.from_sequence == 0 { end_sequence } else { message.from_sequence.min(end_sequence) };
             self.backward(&wanted, to, size).await?
@@ -289,7 +289,7 @@ impl EventService for Events {
         if sequence == 0 {
             return Err(Refusal::new(&reason::MISSING_FIELD, "sequence: a sequence or an id is needed").field("sequence").into());
         }
-        let (items, _) = self.view.ledger().read("fp.ledger.>", sequence, 1).await.map_err(read_failed)?;
+        let (items, _) = self.view.ledger().read("fp.ledger.>", sequence, 1).await.map_err(away)?;
         let found = items.into_iter().find(|item| item.sequence() == sequence).and_then(event_out);
         Ok(Response::new(found.ok_or_else(not_found)?))
     }

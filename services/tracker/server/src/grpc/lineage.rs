@@ -1,11 +1,11 @@
 //! GetLineage: replays the ledger for one run and for the runs that it repeats or is compared with; no projection is asked.
 
-use crate::error::read_failed;
 use footplate_api::Refusal;
 use footplate_api::v1::{GetLineageResponse, LineageEdge, LineageNode};
 use footplate_es::Evolve;
 use footplate_eventlog::{Ledger, LedgerItem};
 use footplate_events::{Recorded, Subject};
+use footplate_shell::away;
 use footplate_tracker_core::Lineage;
 use footplate_types::{AttemptId, ProjectName, RunId};
 use std::collections::{BTreeSet, VecDeque};
@@ -15,7 +15,7 @@ const RUNS_MAX: usize = 64;
 
 /// The lineage of a run.
 pub(super) async fn of(ledger: &Ledger, project: &ProjectName, run: RunId) -> Result<GetLineageResponse, Refusal> {
-    let view_sequence = ledger.end().await.map_err(read_failed)?;
+    let view_sequence = ledger.end().await.map_err(away)?;
     let mut lineage = Lineage::default();
     let mut seen = BTreeSet::from([run]);
     let mut next = VecDeque::from([run]);
@@ -64,6 +64,6 @@ async fn replay(ledger: &Ledger, project: &ProjectName, run: RunId, up_to: u64, 
 }
 
 async fn facts(ledger: &Ledger, subject: &Subject) -> Result<Vec<Recorded>, Refusal> {
-    let items = ledger.aggregate(subject).await.map_err(read_failed)?;
+    let items = ledger.aggregate(subject).await.map_err(away)?;
     Ok(items.into_iter().filter_map(|item| if let LedgerItem::Fact(recorded) = item { Some(*recorded) } else { None }).collect())
 }

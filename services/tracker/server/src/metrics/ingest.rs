@@ -1,7 +1,7 @@
 //! Clients' batches: checked against the run, published, acknowledged when durable.
 
 use super::{Checked, Consumer, Publisher, Sessions, check, consumer::OWN_SOURCE_MARK};
-use crate::error::{publish_failed, read_failed, series_failed};
+use crate::error::{publish_failed, series_failed};
 use crate::figures::Figures;
 use crate::view::View;
 use footplate_api::v1::{IngestRequest, IngestResponse};
@@ -10,6 +10,7 @@ use footplate_clock::SharedClock;
 use footplate_eventlog::{Headers, Message, StreamName};
 use footplate_events::messages::metrics_subject;
 use footplate_series::{SeriesSource, SessionKey, SessionProgress};
+use footplate_shell::away;
 use footplate_types::AttemptNumber;
 use prost::Message as _;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -118,7 +119,7 @@ impl Ingest {
 
     async fn wait_stored(&self) -> Result<(), Refusal> {
         let broker = self.view.ledger().broker();
-        let bounds = broker.bounds(StreamName::Metrics).await.map_err(read_failed)?;
+        let bounds = broker.bounds(StreamName::Metrics).await.map_err(away)?;
         let mut stored = self.consumer.stored();
         if stored.borrow().covers(&bounds) {
             return Ok(());

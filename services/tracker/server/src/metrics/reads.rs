@@ -1,13 +1,14 @@
 //! Reading metrics: everything in METRICS that was there when the question came.
 
 use super::Consumer;
-use crate::error::{read_failed, series_failed};
+use crate::error::series_failed;
 use crate::view::View;
 use footplate_api::{Refusal, reason};
 use footplate_eventlog::StreamName;
 use footplate_series::{
     HistoryQuery, MAX_PAGE_POINTS, PageToken, Point, SeriesKey, SeriesSource, SeriesStats, SeriesSummary, merge_attempts, reduce,
 };
+use footplate_shell::away;
 use footplate_tracker_core::Run;
 use footplate_tracker_core::search::{MetricFigures, Metrics};
 use footplate_types::{AttemptNumber, MetricName, Rank, RunId, Timestamp};
@@ -76,7 +77,7 @@ impl Reads {
     /// Waits until everything that METRICS holds now can be read.
     async fn caught_up(&self) -> Result<(), Refusal> {
         let broker = self.view.ledger().broker();
-        let bounds = broker.bounds(StreamName::Metrics).await.map_err(read_failed)?;
+        let bounds = broker.bounds(StreamName::Metrics).await.map_err(away)?;
         let mut received = self.consumer.received();
         if received.borrow().covers(&bounds) {
             return Ok(());

@@ -1,10 +1,10 @@
 //! The proof that the view can be rebuilt: file and memory at one position, against a shadow copy built from the ledger alone up to there.
 
 use super::{Row, Rows, State, Table, View};
-use crate::error::read_failed;
 use footplate_api::Refusal;
 use footplate_es::Evolve;
 use footplate_eventlog::{LedgerItem, ReadError};
+use footplate_shell::away;
 use footplate_types::Digest;
 use std::time::{Duration, Instant};
 
@@ -45,7 +45,7 @@ pub(crate) async fn verify(view: &View, at_least: u64) -> Result<Vec<ViewReport>
     drop(folding);
     // Elapsed time is shown, never decided upon.
     let began = Instant::now();
-    let (shadow, events) = rebuild(view, sequence).await.map_err(read_failed)?;
+    let (shadow, events) = rebuild(view, sequence).await.map_err(away)?;
     let rebuilt = rows_of(&shadow)?;
     let took = began.elapsed();
     let report = |table: Table| {
