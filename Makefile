@@ -32,7 +32,7 @@ test-core: ## the pure cores alone: seconds
 doc: ## the code's own documentation, broken links refused (not part of check: it costs minutes)
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
-demo: setup setup-demo $(if $(filter real,$(ENGINES)),setup-cassandra setup-s3) ## one real training from submit to a sealed record (KEEP=1 leaves the platform running; ENGINES=real: on Cassandra and S3)
+demo: setup setup-demo $(if $(filter real,$(ENGINES)),setup-cassandra setup-s3) ## real trainings, a sweep, its best model to production and back (KEEP=1 leaves the platform running; ENGINES=real: on Cassandra and S3)
 	cargo build --package footplate-cli
 	ENGINES=$(ENGINES) python3 deploy/demo.py
 

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""The demo: one real training from submit to a sealed record, a preemption and a resume, the lineage, and the rebuild of every view.
+"""The demo: real trainings from submit to a sealed record, a preemption and a resume, a sweep, its best model to production and back, the
+lineages, and the rebuild of every view.
 
 Runs the built `footplate` binary as a stranger would, over a temporary data folder and free ports. Writes target/demo.json with `ok`,
-`rebuild_equal`, `resumed_equal`, `first_line_ms`, `engines` and `steps`. ENGINES=real keeps the series in a real Cassandra and the objects in a
+`rebuild_equal`, `resumed_equal`, `promoted`, `best_trial`, `first_line_ms`, `engines` and `steps`. ENGINES=real keeps the series in a real Cassandra and the objects in a
 bucket of a real S3 server. KEEP=1 leaves the platform running.
 """
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -17,6 +19,7 @@ import threading
 import time
 from pathlib import Path
 
+import models
 from engines import Engines, NotUp, free_port
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,6 +27,7 @@ BINARY = Path(os.environ.get("FOOTPLATE_BINARY", ROOT / "target" / "debug" / "fo
 KEEP = os.environ.get("KEEP") == "1"
 ENGINES = os.environ.get("ENGINES") or "local"
 PATIENCE_S = 240
+SERVICES = {"scheduler", "executor", "gpu-inventory", "tracker", "sweep", "registry"}
 COLOUR = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
@@ -39,7 +43,8 @@ class Demo:
     def __init__(self, folder):
         self.folder = folder
         self.steps = []
-        self.result = {"ok": False, "rebuild_equal": False, "resumed_equal": False, "first_line_ms": None, "engines": ENGINES}
+        self.result = {"ok": False, "rebuild_equal": False, "resumed_equal": False, "promoted": False, "best_trial": None, "first_line_ms": None,
+                       "engines": ENGINES}
         self.address = "127.0.0.1:%d" % free_port()
         self.env = dict(os.environ)
         for name in list(self.env):
@@ -49,17 +54,26 @@ class Demo:
         self.env["PATH"] = os.pathsep.join([str(ROOT / ".tools/python/bin"), str(ROOT / ".tools/nats/bin"), self.env["PATH"]])
         self.platform = None
         self.engines = None
+        self.second_person = models.Second(self)
+
+    say = staticmethod(say)
+
+    @staticmethod
+    def check(holds, otherwise):
+        if not holds:
+            raise Failed(otherwise)
 
     def step(self, name, began):
         took = round((time.monotonic() - began) * 1000)
         self.steps.append({"step": name, "ms": took})
         print("   (%s: %d ms)" % (name, took), flush=True)
 
-    def footplate(self, *args, show=False, ok=(0,)):
-        """Runs one command; prints it as a person would type it."""
+    def footplate(self, *args, show=False, ok=(0,), token=None):
+        """Runs one command; prints it as a person would type it, with `token` (a variable's name and value) as someone else."""
+        env = {**self.env, "FOOTPLATE_TOKEN": token[1]} if token else self.env
         if show:
-            print("$ footplate %s" % " ".join(args), flush=True)
-        done = subprocess.run([str(BINARY), *args], env=self.env, cwd=self.folder / "digits", stdout=subprocess.PIPE,
+            print("$ %sfootplate %s" % ("FOOTPLATE_TOKEN=$%s " % token[0] if token else "", shlex.join(args)), flush=True)
+        done = subprocess.run([str(BINARY), *args], env=env, cwd=self.folder / "digits", stdout=subprocess.PIPE,
                               stderr=None if show else subprocess.PIPE, timeout=PATIENCE_S)
         out = done.stdout.decode(errors="replace")
         if show and out:
@@ -93,7 +107,8 @@ class Demo:
 
     def start(self):
         began = time.monotonic()
-        say("The platform: six services, an agent with two slots and a broker, in one process")
+        say("The platform: six services, an agent with two slots and a broker, in one process; it knows a second person's token")
+        self.second_person.enter()
         command = [str(BINARY), "up", "--data", str(self.folder / "data"), "--listen", self.address, "--slots", "2",
                    "--set", "nats.port=%d" % free_port(), "--set", "nats.monitor-port=%d" % free_port(),
                    "--set", "admin.listen=127.0.0.1:%d" % free_port(), "--set", "nats.disk=2GiB"]
@@ -202,13 +217,17 @@ class Demo:
         began = time.monotonic()
         self.footplate("lineage", second, show=True)
         self.step("lineage", began)
-        say("Every view rebuilt in a shadow copy and compared with the living one")
+        self.sweep, best = models.sweep(self)
+        models.to_production_and_back(self, self.second_person, first, best)
+        models.lineage(self, best)
+        say("Every view of the six services rebuilt in a shadow copy and compared with the living one")
         began = time.monotonic()
         self.footplate("replay", "--verify", show=True, ok=(0, 1))
         views = self.data("replay", "--verify", ok=(0, 1))
-        self.result["rebuild_equal"] = bool(views) and all(view.get("equal") for view in views)
+        rebuilt = {view["service"] for view in views if view.get("equal") and int(view.get("events", 0)) > 0}
+        self.result["rebuild_equal"] = all(view.get("equal") for view in views) and rebuilt == SERVICES
         self.step("rebuild", began)
-        self.result["ok"] = self.result["resumed_equal"] and self.result["rebuild_equal"]
+        self.result["ok"] = all(self.result[key] for key in ("resumed_equal", "rebuild_equal", "promoted", "best_trial"))
         self.first, self.second = first, second
 
     def end(self):
@@ -236,8 +255,10 @@ def main():
     failure = None
     try:
         demo.run()
-    except (Failed, NotUp, subprocess.TimeoutExpired, KeyboardInterrupt) as error:
+    except (Failed, NotUp, subprocess.SubprocessError, KeyboardInterrupt) as error:
         failure = error
+    except (LookupError, ValueError) as error:
+        failure = Failed("an answer lacks what it should have: %r" % error)
     demo.step("all of it", began)
     out = Path(os.environ.get("FOOTPLATE_DEMO_JSON", ROOT / "target" / "demo.json"))
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -253,15 +274,20 @@ def main():
         demo.end()
         return 1
     if KEEP:
-        say("The platform is still running")
+        say("The platform is still running; what to try next:")
         print("export XDG_CONFIG_HOME=%s PATH=%s:$PATH" % (folder / "config", BINARY.parent))
+        first, second, sweep = demo.first[:12], demo.second[:12], demo.sweep[:12]
     else:
         demo.end()
         shutil.rmtree(folder, ignore_errors=True)
-        say("Done; KEEP=1 make demo leaves the platform running. What to try then:")
-    print("   footplate run compare %s %s" % (demo.first[:12], demo.second[:12]))
-    print("   footplate event tail -n 40 --run %s" % demo.second[:12])
-    print("   footplate run rerun %s --wait" % demo.first[:12])
+        say("Done; KEEP=1 make demo leaves the platform running. What to try then, with the ids that it prints:")
+        first, second, sweep = "RUN", "OTHER", "SWEEP"
+    print("   footplate run compare %s %s" % (first, second))
+    print("   footplate event tail -n 40 --run %s" % second)
+    print("   footplate run rerun %s --wait" % first)
+    print("   footplate sweep resume %s --trials 16" % sweep)
+    print("   footplate artifact download models:/%s/Production --to served" % models.MODEL)
+    print("   footplate model rollback %s" % models.MODEL)
     return 0
 
 

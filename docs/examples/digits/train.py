@@ -86,6 +86,9 @@ class Network:
     def accuracy(self, pixels, labels):
         return float((self.forward(pixels)[1].argmax(axis=1) == labels).mean())
 
+    def save(self, path):
+        np.savez(path, **dict(zip(("w1", "b1", "w2", "b2"), self.parts(self.flat))))
+
     def digest(self):
         return hashlib.sha256(self.flat.astype("<f8").tobytes()).hexdigest()
 
@@ -200,6 +203,8 @@ def main():
     if gang.rank == 0:
         Path("final_digest").write_text(digest + "\n")
         footplate.log_artifact("final_digest")
+        network.save("model.npz")
+        footplate.log_artifact("model.npz")
         footplate.set_tags({"final_digest": digest})
         print("final_digest %s" % digest, flush=True)
     gang.close()

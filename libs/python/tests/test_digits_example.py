@@ -88,6 +88,7 @@ class DigitsExample(unittest.TestCase):
         artifact = calm.of_kind("artifact")[0]
         with open(artifact["kept"]) as file:
             self.assertEqual((artifact["name"], file.read().strip()), ("final_digest", expected))
+        self.assertEqual([kept["name"] for kept in calm.of_kind("artifact")], ["final_digest", "model.npz"])
 
         stormy = self.agent("stormy")
         workers = self.launch(stormy, step_sleep_ms=20)

@@ -53,7 +53,7 @@ fn shell_words(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_demo_resumes_to_the_same_digest_and_rebuilds_equal() {
+fn the_demo_resumes_promotes_rolls_back_and_rebuilds_equal() {
     demo("local");
 }
 
@@ -71,10 +71,14 @@ fn demo(engines: &str) {
     let ended = command.env("FOOTPLATE_DEMO_JSON", &out).env("ENGINES", engines).env_remove("KEEP").output().unwrap();
     assert!(ended.status.success(), "{}\n{}", String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
     let result: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(out).unwrap()).unwrap();
-    for key in ["ok", "rebuild_equal", "resumed_equal"] {
+    for key in ["ok", "rebuild_equal", "resumed_equal", "promoted"] {
         assert_eq!(result[key], true, "{result}");
     }
     assert_eq!(result["engines"], engines, "{result}");
     assert!(result["first_line_ms"].as_u64().is_some_and(|millis| millis > 0), "{result}");
-    assert!(result["steps"].as_array().is_some_and(|steps| steps.len() >= 5), "{result}");
+    let best = &result["best_trial"];
+    assert!(best["number"].as_u64().is_some_and(|number| (1..=8).contains(&number)), "{result}");
+    assert!(best["value"].as_f64().is_some_and(|accuracy| (0.9..=1.0).contains(&accuracy)), "{result}");
+    assert!(best["run"].as_str().is_some_and(|run| run.len() == 32), "{result}");
+    assert!(result["steps"].as_array().is_some_and(|steps| steps.len() >= 8), "{result}");
 }
