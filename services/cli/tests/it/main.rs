@@ -7,6 +7,7 @@ mod capture;
 mod cluster;
 mod faults;
 mod faults_days;
+mod gate;
 mod guide;
 mod help;
 mod jobfile;
