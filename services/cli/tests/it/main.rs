@@ -4,6 +4,7 @@
 
 mod bucket;
 mod capture;
+mod ci;
 mod cluster;
 mod faults;
 mod faults_days;
