@@ -1,4 +1,5 @@
-//! CI on a real platform: the guide's lines in one shell, and the steps of the GitHub Actions workflow, each with what a pipeline would give it.
+//! CI on a real platform: the guide's lines in one shell, with the binary, grpcurl and Python's grpcio; and the steps of the GitHub Actions
+//! workflow, each with what a pipeline would give it.
 
 use crate::up::{Up, clean};
 use footplate_service::Exit;
@@ -25,7 +26,13 @@ impl<'a> Pipeline<'a> {
             }
         }
         let token = std::fs::read_to_string(up.folder.path().join("data/token")).unwrap();
-        let variables = [("FOOTPLATE_ADDR", up.addr.as_str()), ("FOOTPLATE_PROJECT", "default"), ("FOOTPLATE_TOKEN", token.trim())];
+        let proto = repository_root().join("proto").display().to_string();
+        let variables = [
+            ("PROTO", proto.as_str()),
+            ("FOOTPLATE_ADDR", up.addr.as_str()),
+            ("FOOTPLATE_PROJECT", "default"),
+            ("FOOTPLATE_TOKEN", token.trim()),
+        ];
         let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         Self { up, folder, variables }
     }
@@ -36,7 +43,9 @@ impl<'a> Pipeline<'a> {
         let mut command = Command::new("bash");
         clean(&mut command);
         command.args(["--noprofile", "--norc", "-e", "-c", script]).current_dir(self.folder.path());
-        command.env("PATH", format!("{}:{path}", binary.parent().unwrap().display()));
+        let clients = repository_root().join(".tools/grpc/bin");
+        assert!(clients.join("grpcurl").exists() && clients.join("python3").exists(), "no gRPC clients in .tools: run `make setup-grpc`");
+        command.env("PATH", format!("{}:{}:{path}", binary.parent().unwrap().display(), clients.display()));
         let home = self.up.folder.path().join("home-of-the-pipeline");
         command.env("HOME", &home).env("XDG_CONFIG_HOME", &home).envs(&self.variables).output().unwrap()
     }
@@ -58,19 +67,19 @@ fn the_guide_on_ci_does_what_it_says_and_so_does_the_workflow() {
     // As if nothing had ever served: the guide's champion is in the way.
     up.done(&["model", "alias", "clouds", "champion", "--remove"]);
     assert_eq!(workflow.run("1", true), Ok(()));
-    assert_eq!(champion(&up), 2);
+    assert_eq!(champion(&up), 3);
     // A pull request is judged and registers nothing.
     assert_eq!(workflow.run("2", false), Ok(()));
-    assert_eq!(champion(&up), 2);
-    assert_eq!(workflow.run("3", true), Ok(()));
     assert_eq!(champion(&up), 3);
+    assert_eq!(workflow.run("3", true), Ok(()));
+    assert_eq!(champion(&up), 4);
 
     let job = workflow.pipeline.folder.path().join("job.yaml");
     let text = std::fs::read_to_string(&job).unwrap();
     assert!(text.contains("epochs: 20"));
     std::fs::write(&job, text.replace("epochs: 20", "epochs: 1")).unwrap();
     assert_eq!(workflow.run("4", true), Err(("Gate on the champion".to_owned(), Some(i32::from(Exit::FallsShort.code())))));
-    assert_eq!(champion(&up), 3);
+    assert_eq!(champion(&up), 4);
     std::fs::write(&job, text.replace("python3 train.py", "exit 5")).unwrap();
     assert_eq!(workflow.run("5", true), Err(("Wait".to_owned(), Some(i32::from(Exit::WorkFailed.code())))));
 
@@ -90,10 +99,14 @@ fn follow_the_guide(up: &Up) {
     let out = told(&output);
     assert!(output.status.success(), "{out}\n{}", up.process.stderr());
     let ends: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("ended with ")).collect();
-    let codes = [Exit::FallsShort, Exit::NotFound].map(|exit| exit.code().to_string());
+    let codes = [Exit::FallsShort, Exit::NotFound, Exit::FallsShort].map(|exit| exit.code().to_string());
     assert_eq!(ends, codes, "{out}");
     assert!(out.contains("SERIES_NOT_FOUND") && out.contains("it has: val/acc, val/loss"), "{out}");
     assert!(out.contains("\"verdict\": \"passed\"") && out.contains("\"named\": \"models:/clouds@champion\""), "{out}");
+    assert!(out.contains("footplate.api.v1.RunService\n") && out.contains("\"done\": true"), "{out}");
+    assert!(out.contains("grpcurl ended with 69") && out.contains("Code: NotFound"), "{out}");
+    assert!(out.contains("models:/clouds/2 is champion"), "{out}");
+    assert_eq!(champion(up), 2);
 }
 
 fn a_baseline_names_its_version_and_an_unknown_alias_is_no_verdict(up: &Up, run: &str) {
@@ -104,7 +117,7 @@ fn a_baseline_names_its_version_and_an_unknown_alias_is_no_verdict(up: &Up, run:
     };
     let (exit, condition) = gate("models:/clouds@champion");
     let baseline = &condition["baseline"];
-    assert_eq!((exit, baseline["model"].as_str(), baseline["version"].as_u64()), (Some(Exit::Done), Some("clouds"), Some(3)));
+    assert_eq!((exit, baseline["model"].as_str(), baseline["version"].as_u64()), (Some(Exit::Done), Some("clouds"), Some(4)));
     assert_eq!((baseline["runId"].as_str(), &baseline["value"]), (Some(run), &condition["value"]), "a version's run is the run itself");
     for (named, reason) in [
         ("models:/clouds@nobody", "ALIAS_NOT_FOUND"),

@@ -172,8 +172,15 @@ fn a_wrong_use_and_a_platform_that_is_away_are_no_verdicts() {
     assert_eq!(code, Some(Exit::Usage));
     assert!(err.contains("MISSING_FIELD") && err.contains("--direction") && err.contains("maximize, minimize"), "{err}");
     let away = format!("127.0.0.1:{}", crate::up::free_port());
-    let output = footplate(Path::new("/tmp"), &["--addr", &away, "gate", RUN, "--metric", "val/acc", "--min", "0.9"]);
-    assert_eq!(output.status.code(), Some(Exit::Unavailable.code().into()), "{}", stderr(&output));
+    for words in [
+        &["gate", RUN, "--metric", "val/acc", "--min", "0.9"][..],
+        &["gate", "-w", RUN, "--metric", "a", "--min", "1"],
+        &["run", "wait", RUN],
+    ] {
+        let output = footplate(Path::new("/tmp"), &[&["--addr", &away], words].concat());
+        assert_eq!(output.status.code(), Some(Exit::Unavailable.code().into()), "{words:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("UNREACHABLE"), "{}", stderr(&output));
+    }
 }
 
 #[test]
