@@ -5,6 +5,7 @@
 #   deploy/setup.sh python    a Python with numpy and scikit-learn for the example trainings
 #   deploy/setup.sh cassandra a real Apache Cassandra (its jars from Maven Central) for the tests of the series store; needs Java 17
 #   deploy/setup.sh s3        a real S3 server, built from its source: deploy/s3/setup.sh
+#   deploy/setup.sh grpc      the gRPC clients of the guide on CI, grpcurl and Python's grpcio: deploy/grpc/setup.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=versions.env
@@ -157,10 +158,33 @@ setup_cassandra() {
     say "Cassandra $CASSANDRA_VERSION is ready ($count jars)"
 }
 
+# Finds a Go that is new enough, or installs the system's when root.
+find_go() {
+    local candidate have
+    for candidate in "${GO:-}" go /usr/local/go/bin/go; do
+        [ -n "$candidate" ] && command -v "$candidate" >/dev/null || continue
+        have="$("$candidate" env GOVERSION 2>/dev/null | sed 's/^go//')"
+        # An older one fetches the toolchain that the module asks for, where it may.
+        if [ -n "$have" ] && at_least "$GO_FLOOR" "$have"; then
+            go="$(command -v "$candidate")"
+            return 0
+        fi
+    done
+    return 1
+}
+
+install_go() {
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
+    say "installing Go from the system's packages (golang-go; about 250 MB)"
+    { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends golang-go; } >>"$log" 2>&1 || return 1
+}
+
 # shellcheck source=s3/setup.sh
 source deploy/s3/setup.sh
+# shellcheck source=grpc/setup.sh
+source deploy/grpc/setup.sh
 
-[ $# -gt 0 ] || fail "say what to set up: nats, python, cassandra, s3"
+[ $# -gt 0 ] || fail "say what to set up: nats, python, cassandra, s3, grpc"
 mkdir -p "$tools"
 : >>"$log"
 # Two runs at once would spoil each other's venv.
@@ -174,6 +198,7 @@ for part in "$@"; do
     python) setup_python ;;
     cassandra) setup_cassandra ;;
     s3) setup_s3 ;;
-    *) fail "nothing called '$part' to set up; there are: nats, python, cassandra, s3" ;;
+    grpc) setup_grpc ;;
+    *) fail "nothing called '$part' to set up; there are: nats, python, cassandra, s3, grpc" ;;
     esac
 done

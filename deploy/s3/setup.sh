@@ -1,30 +1,8 @@
 # A real S3 server for the tests and the demo: versitygw over a folder, built with Go; where Go cannot be had, s3s-fs, built with cargo.
-# Sourced by deploy/setup.sh, whose say, fail, tools and log it uses.
-
+# Sourced by deploy/setup.sh, whose say, fail, find_go, tools and log it uses.
 
 # What was built at which version is written beside it: a build from the module proxy does not tell its own.
 s3_is_there() { [ -x "$tools/s3/bin/$1" ] && [ "$(cat "$tools/s3/$1.version" 2>/dev/null)" = "$2" ]; }
-
-# Finds a Go that is new enough, or installs the system's when root.
-find_go() {
-    local candidate have
-    for candidate in "${GO:-}" go /usr/local/go/bin/go; do
-        [ -n "$candidate" ] && command -v "$candidate" >/dev/null || continue
-        have="$("$candidate" env GOVERSION 2>/dev/null | sed 's/^go//')"
-        # An older one fetches the toolchain that the module asks for, where it may.
-        if [ -n "$have" ] && at_least "$GO_FLOOR" "$have"; then
-            go="$(command -v "$candidate")"
-            return 0
-        fi
-    done
-    return 1
-}
-
-install_go() {
-    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
-    say "installing Go from the system's packages (golang-go; about 250 MB)"
-    { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends golang-go; } >>"$log" 2>&1 || return 1
-}
 
 build_versitygw() {
     say "building versitygw $VERSITYGW_VERSION into .tools/s3 with $("$go" env GOVERSION) (two minutes the first time, about 80 MB)"

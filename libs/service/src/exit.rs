@@ -24,11 +24,13 @@ pub enum Exit {
     WorkFailed = 7,
     /// What it waited for was cancelled.
     Cancelled = 8,
+    /// The command worked, and what it measured falls short of what was wanted.
+    FallsShort = 9,
 }
 
 impl Exit {
     /// Every code, in order.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Done,
         Self::Failed,
         Self::Usage,
@@ -38,6 +40,7 @@ impl Exit {
         Self::TimedOut,
         Self::WorkFailed,
         Self::Cancelled,
+        Self::FallsShort,
     ];
 
     /// The number that the process ends with.
@@ -70,8 +73,8 @@ mod tests {
     #[test]
     fn codes_are_the_documented_numbers() {
         let numbers: Vec<u8> = Exit::ALL.into_iter().map(Exit::code).collect();
-        assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
         assert_eq!(Exit::from_code(5), Some(Exit::Unavailable));
-        assert_eq!(Exit::from_code(9), None);
+        assert_eq!(Exit::from_code(10), None);
     }
 }

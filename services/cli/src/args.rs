@@ -5,7 +5,7 @@ use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
-Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused, 5 unavailable, 6 timed out, 7 the run itself failed, 8 cancelled.
+Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused, 5 unavailable, 6 timed out, 7 the run itself failed, 8 cancelled, 9 falls short.
 Ids may be given by a unique prefix. NO_COLOR is honoured. Data goes to standard output, talk to standard error.";
 
 /// Footplate queues, runs, records, compares and reproduces model trainings on shared GPUs.
@@ -61,6 +61,8 @@ pub enum Verb {
     Ps(commands::ps::Args),
     /// Say why a job stands where it stands
     Why(commands::why::Args),
+    /// Say whether a run's metrics are good enough: against numbers, runs, models
+    Gate(commands::gate::Args),
     /// Recorded trainings
     #[command(subcommand)]
     Run(RunVerb),
@@ -210,7 +212,7 @@ pub enum EventVerb {
 }
 
 /// Verbs that the design has and this build does not.
-const NOT_BUILT: [&str; 5] = ["gate", "project", "simulate", "subscription", "token"];
+const NOT_BUILT: [&str; 4] = ["project", "simulate", "subscription", "token"];
 
 /// What to tell of a command line that could not be read because what it asks is known but not built yet; `None` for any other fault.
 pub fn not_built(error: &clap::Error) -> Option<String> {

@@ -21,14 +21,19 @@ pub mod waiting;
 use footplate_api::ApiError;
 use footplate_service::Exit;
 
+/// A refusal in one line: what happened, the stable reason, and what to do next.
+pub fn told(error: &ApiError) -> String {
+    let advice = error.advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
+    format!("{error} ({}){advice}", error.reason)
+}
+
 /// The exit code of a failure, and what to tell the person: what happened, and what to do next.
 pub fn exit_of(error: &anyhow::Error) -> (Exit, String) {
     if let Some(failure) = error.downcast_ref::<output::Failure>() {
         return (failure.exit, failure.message.clone());
     }
     if let Some(error) = error.downcast_ref::<ApiError>() {
-        let advice = error.advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
-        return (error.exit(), format!("{error}{advice}"));
+        return (error.exit(), told(error));
     }
     if let Some(problems) = error.downcast_ref::<jobfile::Problems>() {
         return (Exit::Usage, problems.to_string());

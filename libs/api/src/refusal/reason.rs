@@ -74,6 +74,7 @@ reasons! {
     RUN_NOT_SEALED: Conflict, "the run is not sealed: its record may still change", "wait for it: `footplate run wait`";
     RUN_NOT_SUCCEEDED: Conflict, "the run failed or was cancelled", "take another run, or say that you mean it: `--allow-failed`";
     RUN_INCOMPLETE: Conflict, "the run was sealed with something missing", "take another run, or say that you mean it: `--allow-incomplete`";
+    METRIC_NOT_FINITE: Conflict, "the metric is not a finite number, and cannot be compared", "look at the run: `footplate run show`";
     NOT_PROPOSED: Conflict, "the version has no open proposal", "propose it first";
     PROPOSAL_OPEN: Conflict, "someone else's proposal of the version waits for an answer", "approve or reject that one";
     ALREADY_APPROVED: Conflict, "the version is approved, and that stands", "promote it";

@@ -11,7 +11,7 @@ pub(crate) fn page() -> String {
         "# Errors\n\n\
          A refusal is a gRPC status with one `google.rpc.ErrorInfo` of the domain `footplate`: its `reason` is one of the words below and never \
          changes; its metadata may hold `field`, `value`, `allowed` and `next` (what to do). The JSON door answers the same as \
-         `{\"code\", \"message\", \"details\"}`. The command line prints the message and what to do next, and ends with the exit code.\n\n\
+         `{\"code\", \"message\", \"details\"}`. The command line prints the message, the reason and what to do next, and ends with the exit code.\n\n\
          | reason | gRPC code | exit | meaning | what to do |\n|---|---|---|---|---|\n",
     );
     for reason in reason::ALL {
@@ -27,7 +27,7 @@ pub(crate) fn page() -> String {
     page
 }
 
-const EXITS: [(u8, &str); 9] = [
+const EXITS: [(u8, &str); 10] = [
     (0, "done"),
     (1, "failed, for a reason that is none of the others"),
     (2, "the command line, a configuration or an input file cannot be understood"),
@@ -37,6 +37,7 @@ const EXITS: [(u8, &str); 9] = [
     (6, "not done in time; it may still happen"),
     (7, "the command worked, and the run that it waited for failed"),
     (8, "the run that it waited for was cancelled"),
+    (9, "of a gate: everything could be told, and something falls short of what was wanted"),
 ];
 
 fn kinds() -> String {

@@ -5,6 +5,7 @@ pub mod artifact;
 pub mod completions;
 pub mod doctor;
 pub mod event;
+pub mod gate;
 pub mod job;
 pub mod lineage;
 pub mod model;
@@ -42,6 +43,7 @@ pub async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Verb::Submit(args) => submit::run(*args, ctx).await,
         Verb::Ps(args) => ps::run(args, ctx).await,
         Verb::Why(args) => why::run(args, ctx).await,
+        Verb::Gate(args) => gate::run(args, ctx).await,
         Verb::Run(verb) => match verb {
             RunVerb::List(args) => run::list::run(args, ctx).await,
             RunVerb::Show(args) => run::show::run(args, ctx).await,

@@ -28,7 +28,8 @@ Examples:
   footplate submit --gpus 8 --nodes 2 --launcher torchrun -- torchrun train.py --epochs 90
   id=$(footplate submit -q job.yaml) && footplate run logs -f $id
 
-The job file's keys: docs/reference/job-file.md. Exit codes of --wait: 0 the run succeeded, 7 it failed, 8 it was cancelled.";
+The job file's keys: docs/reference/job-file.md. Exit codes of --wait: 0 the run succeeded, 7 it failed, 8 it was cancelled,
+6 the time-out came first, 5 the platform went away: the run goes on, and `footplate run wait` waits for it again.";
 
 /// Submit a job: a job file, or a command after --
 #[derive(Clone, Debug, clap::Args)]

@@ -65,6 +65,7 @@ the API (lower camel case, 64-bit integers as strings). `NO_COLOR` is honoured. 
 | 6 | it took longer than it was given; it may still happen |
 | 7 | the run itself failed |
 | 8 | the run was cancelled |
+| 9 | of a gate: everything could be told, and something falls short of what was wanted |
 
 ## Every verb
 "#;

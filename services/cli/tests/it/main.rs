@@ -4,9 +4,11 @@
 
 mod bucket;
 mod capture;
+mod ci;
 mod cluster;
 mod faults;
 mod faults_days;
+mod gate;
 mod guide;
 mod help;
 mod jobfile;

@@ -14,7 +14,8 @@ Examples:
   footplate run wait 0190f3a2
   footplate run wait --timeout 2h $(footplate submit -q job.yaml)
 
-Exit codes: 0 every run succeeded, 7 one failed, 8 one was cancelled, 6 the time-out came first.";
+Exit codes: 0 every run succeeded, 7 one failed, 8 none failed and one was cancelled, 6 the time-out came first, 5 the platform went away:
+the runs go on, and may be waited for again.";
 
 /// Wait until runs are sealed.
 #[derive(Debug, clap::Args)]
@@ -46,9 +47,15 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         let reason = view::reason(&ended);
         let told = if reason.is_empty() { String::new() } else { format!(": {reason}") };
         ctx.output.one(&run_id, &json::to_value(&ended), &format!("{run_id} {}{told}\n", view::standing_with_seal(&ended)))?;
-        if worst == Exit::Done {
-            worst = view::exit_of(&ended);
-        }
+        worst = worse(worst, view::exit_of(&ended));
     }
     Ok(worst)
+}
+
+/// Of two ends the worse one: that a run failed says more than that one was cancelled, whichever came first.
+fn worse(one: Exit, other: Exit) -> Exit {
+    match (one, other) {
+        (Exit::Done, other) | (Exit::Cancelled, other @ (Exit::WorkFailed | Exit::Failed)) => other,
+        (one, _) => one,
+    }
 }
