@@ -39,8 +39,8 @@ demo: setup setup-demo $(if $(filter real,$(ENGINES)),setup-cassandra setup-s3) 
 	cargo build --package footplate-cli
 	ENGINES=$(ENGINES) python3 deploy/demo.py
 
-soak: setup setup-demo ## the fault test, ten rounds of fresh seeds
-	FOOTPLATE_SOAK_ROUNDS=10 cargo test --package footplate-cli --test it faults -- --nocapture
+soak: setup setup-demo setup-cassandra setup-s3 ## the kill test, ten rounds of fresh seeds over folders and ten on the real engines
+	FOOTPLATE_SOAK_ROUNDS=10 cargo test --package footplate-cli --test it faults:: -- --nocapture
 
 generate: ## rewrite the checked-in generated code and documents
 	cargo run --quiet --package footplate-xtask --no-default-features -- generate code

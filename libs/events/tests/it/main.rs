@@ -6,6 +6,7 @@
 
 mod samples;
 
+use footplate_events::facts::TrialObserved;
 use footplate_events::{Decoded, Envelope, Event, Recorded, Subject, Trace, decode, encode, known_types};
 use footplate_types::{EventId, PrincipalId, Timestamp};
 use serde_json::{Value, json};
@@ -100,5 +101,18 @@ fn a_field_that_a_newer_build_added_does_not_keep_an_older_one_from_reading() {
         let payload = serde_json::to_vec(&payload).unwrap();
         let read = decode(1, Timestamp::default(), golden["subject"].as_str().unwrap(), &lines(&golden["headers"]), &payload);
         assert!(matches!(&read, Decoded::Known(recorded) if recorded.envelope == envelope), "{read:?}");
+    }
+}
+
+/// What a sweep compares and a seal keeps is the number that was logged, to its last bit.
+#[test]
+fn a_number_is_read_as_it_was_written() {
+    let mut bits: u64 = 0x9e37_79b9_7f4a_7c15;
+    for _ in 0..2_000 {
+        bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let value = f64::from_bits(bits >> 2 | 0x3f00_0000_0000_0000);
+        let event = TrialObserved { rung: 3, step: 4, value: Some(value) };
+        let read: TrialObserved = serde_json::from_slice(&serde_json::to_vec(&event).unwrap()).unwrap();
+        assert_eq!(read.value, Some(value));
     }
 }

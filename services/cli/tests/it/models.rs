@@ -12,29 +12,34 @@ fn trained(up: &Up, files: &[(&str, &[u8])]) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let run_id = runtime.block_on(async {
         let client = Client::connect(Target::new(up.addr.as_str()).project("default").token(token.trim())).unwrap();
-        let project = || "default".to_owned();
-        let asked = v1::CreateRunRequest { project: project(), name: "train".to_owned(), ..v1::CreateRunRequest::default() };
-        let run_id = client.once(client.runs().create_run(asked)).await.unwrap().run_id;
-        let mut artifacts = Vec::new();
-        for (path, content) in files {
-            let digest = Digest::of(content).to_string();
-            let asked = v1::PutBlobRequest { project: project(), digest: digest.clone(), data: content.to_vec() };
-            client.once(client.blobs().put_blob(asked)).await.unwrap();
-            let bytes = content.len() as u64;
-            artifacts.push(v1::Artifact { path: (*path).to_owned(), digest, bytes, ..v1::Artifact::default() });
-        }
-        let asked = v1::LogArtifactsRequest { project: project(), run_id: run_id.clone(), artifacts, ..v1::LogArtifactsRequest::default() };
-        client.once(client.artifacts().log_artifacts(asked)).await.unwrap();
-        let asked = v1::FinishRunRequest {
-            project: project(),
-            run_id: run_id.clone(),
-            outcome: types::Outcome::Succeeded.into(),
-            ..v1::FinishRunRequest::default()
-        };
-        client.once(client.runs().finish_run(asked)).await.unwrap();
-        run_id
+        log_run(&client, files).await
     });
     up.done(&["run", "wait", &run_id]);
+    run_id
+}
+
+/// A run without a job that logs these files and ends; it is sealed soon.
+pub async fn log_run(client: &Client, files: &[(&str, &[u8])]) -> String {
+    let project = || "default".to_owned();
+    let asked = v1::CreateRunRequest { project: project(), name: "train".to_owned(), ..v1::CreateRunRequest::default() };
+    let run_id = client.once(client.runs().create_run(asked)).await.unwrap().run_id;
+    let mut artifacts = Vec::new();
+    for (path, content) in files {
+        let digest = Digest::of(content).to_string();
+        let asked = v1::PutBlobRequest { project: project(), digest: digest.clone(), data: content.to_vec() };
+        client.once(client.blobs().put_blob(asked)).await.unwrap();
+        let bytes = content.len() as u64;
+        artifacts.push(v1::Artifact { path: (*path).to_owned(), digest, bytes, ..v1::Artifact::default() });
+    }
+    let asked = v1::LogArtifactsRequest { project: project(), run_id: run_id.clone(), artifacts, ..v1::LogArtifactsRequest::default() };
+    client.once(client.artifacts().log_artifacts(asked)).await.unwrap();
+    let asked = v1::FinishRunRequest {
+        project: project(),
+        run_id: run_id.clone(),
+        outcome: types::Outcome::Succeeded.into(),
+        ..v1::FinishRunRequest::default()
+    };
+    client.once(client.runs().finish_run(asked)).await.unwrap();
     run_id
 }
 

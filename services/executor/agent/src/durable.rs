@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-/// Replaces `path` with `bytes`: temporary file, fsync, rename, fsync of the folder. Readable by the owner alone.
+/// Replaces `path` with `bytes`: temporary file, fsync, rename, fsync of the folder. Readable by the owner alone. One at a time for each path.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".tmp-{}", std::process::id()));
@@ -125,6 +125,14 @@ fn read_record(file: &File) -> Option<(u64, Vec<u8>)> {
 /// Replaces `path` with the JSON of `value`.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
     write(path, &serde_json::to_vec(value).map_err(io::Error::other)?)
+}
+
+/// [`write_json`] for a folder that may be removed meanwhile: what it held is then of no use to anybody.
+pub(crate) fn write_json_while_there(path: &Path, value: &impl Serialize) -> io::Result<()> {
+    match write_json(path, value) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !path.parent().is_some_and(Path::exists) => Ok(()),
+        other => other,
+    }
 }
 
 /// Reads JSON; absent is `None`, unreadable is an error.

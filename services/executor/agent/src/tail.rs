@@ -45,6 +45,8 @@ type Taken = Vec<(Rank, LogStream, u64)>;
 pub(crate) struct Positions {
     path: PathBuf,
     taken: Arc<Mutex<Taken>>,
+    /// Held while the file is written: every spool's trimming asks for it, and an older value must not follow a newer one.
+    writing: Arc<Mutex<()>>,
 }
 
 impl Positions {
@@ -55,8 +57,9 @@ impl Positions {
 
     /// Makes known without the spool's entries what was taken; before they may be forgotten.
     pub(crate) fn write(&self) -> io::Result<()> {
+        let _one_at_a_time = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        durable::write_json(&self.path, &taken)
+        durable::write_json_while_there(&self.path, &taken)
     }
 }
 
@@ -68,7 +71,7 @@ impl Tail {
         let taken = |rank, stream| known.iter().find(|(r, s, _)| (*r, *s) == (rank, stream)).map_or(0, |(.., taken)| *taken);
         let follow = |(rank, stream, path)| Followed { rank, stream, path, taken: taken(rank, stream) };
         let files: Vec<Followed> = files.into_iter().map(follow).collect();
-        let positions = Positions { path, taken: Arc::default() };
+        let positions = Positions { path, taken: Arc::default(), writing: Arc::default() };
         positions.set(&files);
         Ok(Self { of, positions, files })
     }
@@ -187,5 +190,19 @@ mod tests {
         assert!(third.pump(&spool).await);
         let entries = spool.read_from(1, usize::MAX).await.unwrap();
         assert_eq!(record::unpack::<LogRecord>(&entries[0].payload).unwrap().1.as_ref(), b"more");
+    }
+
+    #[test]
+    fn positions_that_many_write_at_once_are_whole_and_those_of_a_forgotten_member_are_nobodys() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("member");
+        std::fs::create_dir(&folder).unwrap();
+        let files = vec![(Rank(0), LogStream::Stdout, folder.join("0.out"))];
+        let positions = Tail::open(of(), &folder, files.clone()).unwrap().positions();
+        let write = || (0..25).for_each(|_| positions.write().unwrap());
+        std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(write))));
+        Tail::open(of(), &folder, files).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        positions.write().unwrap();
     }
 }

@@ -2,8 +2,11 @@
 //!
 //! Nothing of it outlives the test. Tests that start one take [`alone`] first: a machine bears one at a time.
 
+pub mod engines;
 mod proxy;
 pub mod record;
+pub mod search;
+pub mod versions;
 pub mod watcher;
 
 use footplate_api::types::{Run, RunState};
@@ -32,6 +35,7 @@ pub const ANY_PORT: &str = "127.0.0.1:0";
 /// What is set everywhere: short leases, small streams.
 const SETTINGS: &[&str] = &[
     "nats.disk=1GiB",
+    "agent.slots=1",
     "lease.leader=1s",
     "lease.node=4s",
     "lease.margin=1s",
@@ -96,7 +100,7 @@ fn spawn(folder: &Path, name: &str, words: &[String]) -> Arc<Process> {
 }
 
 impl Cluster {
-    /// Starts the services and an agent of one slot for each of `nodes`, and waits until all of it is ready.
+    /// Starts the services and an agent (of one slot where `agent.slots` says nothing else) for each of `nodes`, and waits until all of it is ready.
     pub async fn start(nodes: &[&str]) -> Self {
         Self::start_with(nodes, &[]).await
     }
@@ -142,7 +146,7 @@ impl Cluster {
         let api = format!("agent.api={}", self.proxy.addr);
         let token = format!("agent.token={TOKEN}");
         let admin = format!("admin.listen={ANY_PORT}");
-        self.add(node, &["agent", "--node", node, "--slots", "1", "--set", &api, "--set", &token, "--set", &admin]);
+        self.add(node, &["agent", "--node", node, "--set", &api, "--set", &token, "--set", &admin]);
     }
 
     /// Starts a part by the words of its command line; settings, broker and data folder are added.
@@ -219,14 +223,22 @@ impl Cluster {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    /// A folder with the fault tests' worker and a job file that starts it once on each of `nodes` nodes; and the folder of its record.
-    pub fn training(&self, name: &str, nodes: u32, more: &str) -> (PathBuf, PathBuf) {
+    /// A folder with the fault tests' workers, and one for what they record.
+    fn workers(&self, name: &str) -> (PathBuf, PathBuf) {
         let (job, record) = (self.path().join(format!("job-{name}")), self.path().join(format!("record-{name}")));
         std::fs::create_dir_all(&job).unwrap();
         std::fs::create_dir_all(&record).unwrap();
         let root = repository_root();
         std::fs::copy(root.join("loadtests/workers/fake_worker.py"), job.join("fake_worker.py")).unwrap();
-        std::fs::copy(root.join("services/cli/tests/it/cluster/worker.py"), job.join("worker.py")).unwrap();
+        for worker in ["worker.py", "trial.py"] {
+            std::fs::copy(root.join("services/cli/tests/it/cluster").join(worker), job.join(worker)).unwrap();
+        }
+        (job, record)
+    }
+
+    /// A folder with the fault tests' worker and a job file that starts it once on each of `nodes` nodes; and the folder of its record.
+    pub fn training(&self, name: &str, nodes: u32, more: &str) -> (PathBuf, PathBuf) {
+        let (job, record) = self.workers(name);
         let text = format!(
             "apiVersion: footplate/v1\nkind: Job\nname: {name}\nrun: [python3, worker.py]\nresources:\n  nodes: {nodes}\n  slots: 1\n\
              env:\n  vars:\n    RECORD: \"{}\"\nstop:\n  grace: 20s\n{more}",

@@ -245,6 +245,20 @@ pub fn double_starts(events: &[v1::Event]) -> Vec<String> {
     wrong
 }
 
+/// Runs that were submitted or sealed other than once, from the ledger's events.
+pub fn not_once(events: &[v1::Event]) -> Vec<String> {
+    let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for event in events {
+        if event.r#type == "footplate.job.submitted.v1" {
+            counts.entry((&event.aggregate_id, "footplate.run.sealed.v1")).or_default();
+        }
+        if ["footplate.job.submitted.v1", "footplate.run.sealed.v1"].contains(&event.r#type.as_str()) {
+            *counts.entry((&event.aggregate_id, &event.r#type)).or_default() += 1;
+        }
+    }
+    counts.into_iter().filter(|(_, count)| *count != 1).map(|((run, kind), count)| format!("{count} events {kind} of {run}")).collect()
+}
+
 /// The newest attempt and the step that all its ranks have taken.
 pub fn progress(kept: &Path, ranks: usize) -> (u32, i64) {
     let records = records(kept);
@@ -332,6 +346,14 @@ mod tests {
         assert_eq!(double_claims(&with(&[&released, &again, &rival])).len(), 1);
         assert_eq!(early_attempts(&with(&[&again])).len(), 1);
         assert_eq!(double_starts(&with(&[&first[1]])).len(), 1);
+    }
+
+    #[test]
+    fn a_run_that_is_sealed_twice_or_never_or_submitted_twice_is_seen() {
+        let (submitted, sealed) = (event(1, "job.submitted", "1", "{}"), event(2, "run.sealed", "1", "{}"));
+        let wrong = |events: &[&v1::Event]| not_once(&events.iter().copied().cloned().collect::<Vec<_>>()).len();
+        assert_eq!(wrong(&[&submitted, &sealed]), 0);
+        assert_eq!((wrong(&[&submitted]), wrong(&[&submitted, &sealed, &sealed]), wrong(&[&submitted, &submitted, &sealed])), (1, 1, 1));
     }
 
     #[test]

@@ -44,13 +44,18 @@ class Link(fake.Link):
         self.record = open(NAME + ".ops", "ab", 0)
         super().__init__()
 
-    def point(self, step):
+    def point(self, step, *more):
         self.record.write(b"sent %d %d\n" % (self.n + 1, step))
-        self.op(op="metrics", points=[["step", step, int(time.time() * 1000), float(step)]])
+        self.op(op="metrics", points=[["step", step, int(time.time() * 1000), float(step)], *more])
 
     def settle(self, n):
         super().settle(n)
         self.record.write(b"acked %d\n" % self.acked)
+
+
+def ended(step, state):
+    with open(NAME + ".end", "w") as file:
+        file.write("%d %s" % (step, state.hex()))
 
 
 def on_term(*_):
@@ -84,8 +89,7 @@ def main():
     link.flush(30)
     fake.exchange(peers, b"!")  # nobody leaves before rank 0 has its checkpoint acknowledged
     if asked == FINISH:
-        with open(NAME + ".end", "w") as file:
-            file.write("%d %s" % (step, state.hex()))
+        ended(step, state)
     sys.stdout.write(b"the last words end without a new line")
     return 0 if asked == FINISH else 75
 

@@ -114,6 +114,8 @@ pub struct DeskConfig {
 pub(crate) struct Desk {
     pub(crate) config: DeskConfig,
     sessions: Mutex<BTreeMap<SessionId, Arc<Session>>>,
+    /// Held while what is known of them is written: every spool's trimming asks for it, and an older value must not follow a newer one.
+    writing: Mutex<()>,
     stop: watch::Sender<Option<StandingStop>>,
     pub(crate) closed: CancellationToken,
     pub(crate) connections: TaskTracker,
@@ -141,6 +143,7 @@ impl Desk {
         Ok(Self {
             config,
             sessions: Mutex::new(sessions),
+            writing: Mutex::default(),
             stop: watch::Sender::new(None),
             closed: CancellationToken::new(),
             connections: TaskTracker::new(),
@@ -175,12 +178,13 @@ impl Desk {
 
     /// Makes what was answered durable without the spools' entries.
     pub(crate) fn write_sessions(&self) -> io::Result<()> {
+        let _one_at_a_time = locked(&self.writing);
         let known: BTreeMap<SessionId, Progress> =
             locked(&self.sessions).iter().map(|(id, session)| (*id, *locked(&session.known))).collect();
         if known.is_empty() {
             return Ok(());
         }
-        durable::write_json(&sessions_file(&self.config), &known)
+        durable::write_json_while_there(&sessions_file(&self.config), &known)
     }
 
     /// How many metric batches each session made.

@@ -219,6 +219,19 @@ async fn progress_survives_the_trimming_of_the_spools() {
 }
 
 #[tokio::test]
+async fn sessions_that_many_write_at_once_are_whole_and_those_of_a_forgotten_member_are_nobodys() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path()).await;
+    let (mut client, _) = node.hello(7).await;
+    client.metric(1).await;
+    client.acked(1).await;
+    let write = || (0..25).for_each(|_| node.intake.write_sessions().unwrap());
+    std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(write))));
+    std::fs::remove_dir_all(&node.desk.config.dir).unwrap();
+    node.intake.write_sessions().unwrap();
+}
+
+#[tokio::test]
 async fn a_refusal_is_final_also_after_a_kill_and_leaves_no_gap() {
     let dir = tempfile::tempdir().unwrap();
     let node = Node::start(dir.path()).await;
