@@ -13,6 +13,7 @@ mod gang;
 mod ledger;
 mod metrics;
 mod platform;
+mod raw;
 mod sample;
 mod submit;
 

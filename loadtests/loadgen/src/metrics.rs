@@ -3,8 +3,8 @@
 
 use crate::cpu::{self, Cpu};
 use crate::figures::{Against, Figures, quantile};
-use crate::ledger::raw::{Raw, Ready};
 use crate::platform::Platform;
+use crate::raw::{Raw, Ready};
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, ValueEnum};
 use footplate_api::metrics::{Batch, Block};

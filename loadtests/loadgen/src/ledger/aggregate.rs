@@ -1,8 +1,8 @@
 //! Reading one aggregate of 50 events out of a large ledger, in which the aggregates' events stand interleaved.
 
-use super::raw::Ready;
 use super::{Options, Stage};
 use crate::figures::{Against, Figures, median, quantile};
+use crate::raw::Ready;
 use crate::sample::encoded;
 use anyhow::{Result, ensure};
 use footplate_eventlog::Expect;

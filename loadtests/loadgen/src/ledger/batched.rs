@@ -1,8 +1,8 @@
 //! Many at a time, every write synced: the group commit beside full atomic batches.
 
-use super::raw::Ready;
 use super::{Options, Stage, Turns, append_all, rate};
 use crate::figures::{Against, Figures};
+use crate::raw::Ready;
 use crate::sample::encoded;
 use anyhow::Result;
 use footplate_eventlog::Expect;

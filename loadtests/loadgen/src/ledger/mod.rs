@@ -2,13 +2,13 @@
 
 mod aggregate;
 mod batched;
-pub(crate) mod raw;
 mod replay;
 mod single;
 mod term;
 mod windowed;
 
 use crate::figures::{Figures, median};
+use crate::raw::Raw;
 use crate::sample::Sample;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -16,7 +16,6 @@ use footplate_eventlog::jetstream::{JetStreamBroker, JetStreamConfig};
 use footplate_eventlog::{AppendError, Ledger};
 use footplate_events::Envelope;
 use footplate_testkit::{NatsServer, nats};
-use raw::Raw;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;

@@ -1,8 +1,8 @@
 //! Reading the whole ledger: every event decoded, beside the client's own ordered consumer that throws the messages away.
 
-use super::raw::Ready;
 use super::{Options, Stage, Turns, rate};
 use crate::figures::{Against, Figures};
+use crate::raw::Ready;
 use crate::sample::encoded;
 use anyhow::{Context as _, Result, bail};
 use footplate_eventlog::{Expect, Ledger, LedgerItem};

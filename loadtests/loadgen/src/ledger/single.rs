@@ -1,8 +1,8 @@
 //! One at a time, every write synced: what a lone client waits for.
 
-use super::raw::Ready;
 use super::{Options, Stage, Turns, rate};
 use crate::figures::{Against, Figures};
+use crate::raw::Ready;
 use crate::sample::encoded;
 use anyhow::Result;
 use footplate_eventlog::Expect;

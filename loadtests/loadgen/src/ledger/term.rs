@@ -2,9 +2,9 @@
 //! same expectation, each sent when a bare reader has seen the one before. A reader costs the broker a good part of its rate, and no leader
 //! is without one; the rate of bare batches that nobody reads is told too.
 
-use super::raw::{Follower, Raw, Ready};
 use super::{Options, Stage, Turns, rate};
 use crate::figures::{Against, Figures, median};
+use crate::raw::{Follower, Raw, Ready};
 use crate::sample::{Sample, encoded};
 use anyhow::{Context as _, Result, anyhow};
 use footplate_es::{Decision, Evolve};

@@ -1,8 +1,8 @@
 //! Many at a time, without a sync: the rate that the broker's own processing allows.
 
-use super::raw::Ready;
 use super::{Options, Stage, Turns, append_all, rate};
 use crate::figures::{Against, Figures};
+use crate::raw::Ready;
 use crate::sample::encoded;
 use anyhow::Result;
 use footplate_eventlog::Expect;
