@@ -130,26 +130,56 @@ impl Archive {
         self.blobs.put_stream(Box::pin(pieces), None, ARCHIVE_BYTES_MAX).await.map_err(|error| error.to_string())
     }
 
-    /// Removes the packs of members whose archive stands in the ledger.
-    pub(crate) async fn sweep(&self, state: Vec<(AttemptId, MemberIndex)>) {
-        for (attempt, index) in state {
-            for key in self.packs.logs_of(attempt, index).await.unwrap_or_default() {
-                for pack in self.packs.list(&key).await.unwrap_or_default() {
-                    if let Err(error) = self.packs.delete(&pack).await {
-                        tracing::debug!(%attempt, error, "a pack stays until the next sweep");
+    /// Removes the packs that the archives in the ledger hold. What a lost member's node sends when it is back is packed after its archive, and
+    /// stays: the packs are all there is of it.
+    pub(crate) async fn sweep(&self, archived: Vec<(AttemptId, AttemptLogsArchived)>) {
+        for (attempt, archived) in archived {
+            for key in self.packs.logs_of(attempt, archived.member).await.unwrap_or_default() {
+                let log = archived.logs.iter().find(|log| log.rank == key.rank && log.stream == key.stream);
+                let held = log.map_or(0, |log| log.bytes);
+                let packs = self.packs.list(&key).await.unwrap_or_default();
+                for pack in packs.iter().filter(|pack| pack.at + pack.bytes <= held) {
+                    if let Err(error) = self.packs.delete(pack).await {
+                        tracing::debug!(%attempt, error, "a pack stays");
                     }
                 }
             }
-            self.lock().finished.remove(&(attempt, index));
+            self.lock().finished.remove(&(attempt, archived.member));
         }
     }
 
-    /// Members whose archive is stored; those among them that stand in the ledger may be swept.
-    pub(crate) fn sweepable(&self, state: &Executor) -> Vec<(AttemptId, MemberIndex)> {
+    /// The archives that are stored and stand in the ledger, as they stand there: their packs may be swept.
+    pub(crate) fn sweepable(&self, state: &Executor) -> Vec<(AttemptId, AttemptLogsArchived)> {
         let finished: Vec<(AttemptId, MemberIndex)> = self.lock().finished.keys().copied().collect();
-        let stands = |(attempt, index): &(AttemptId, MemberIndex)| {
-            state.attempt(attempt).and_then(|attempt| attempt.members.get(index)).is_some_and(|member| member.archived.is_some())
-        };
-        finished.into_iter().filter(stands).collect()
+        let standing =
+            |(attempt, index): (AttemptId, MemberIndex)| Some((attempt, state.attempt(&attempt)?.members.get(&index)?.archived.clone()?));
+        finished.into_iter().filter_map(standing).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use footplate_events::facts::LogStream;
+    use footplate_types::{AttemptNumber, Rank, RunId};
+
+    #[tokio::test]
+    async fn what_a_lost_members_node_sends_after_its_archive_is_not_swept_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = Archive::new(Blobs::local(folder.path()).unwrap(), Arc::default());
+        let attempt = AttemptId { run: RunId::from_bytes([1; 16]), attempt: AttemptNumber(1) };
+        let key = LogKey { attempt, member: MemberIndex(0), rank: Rank(0), stream: LogStream::Stdout };
+        archive.packs.put(&key, 0, 1, Bytes::from_static(b"first")).await.unwrap();
+        let blob = archive.archive_one(&key).await.unwrap();
+        // The node is back before the archive stands in the ledger: one pack that begins within it, and one beyond.
+        archive.packs.put(&key, 3, 2, Bytes::from_static(b"st, more")).await.unwrap();
+        archive.packs.put(&key, 11, 3, Bytes::from_static(b" and last")).await.unwrap();
+        let log = LogArchive { rank: key.rank, stream: key.stream, digest: blob.digest, bytes: blob.bytes };
+        let node = NodeName::parse("n1").unwrap();
+        let archived = AttemptLogsArchived { member: key.member, node, complete: false, logs: vec![log] };
+        archive.sweep(vec![(attempt, archived)]).await;
+        let left: Vec<(u64, u64)> = archive.packs.list(&key).await.unwrap().iter().map(|pack| (pack.at, pack.bytes)).collect();
+        assert_eq!(left, [(3, 8), (11, 9)]);
     }
 }
