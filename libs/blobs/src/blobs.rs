@@ -138,7 +138,14 @@ impl Blobs {
                 // A store without conditional writes: then the same content replaces itself.
                 Err(object_store::Error::NotImplemented { .. }) => {}
                 Err(error) if code_of(&error).is_some_and(|code| code == "NotImplemented") => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    // The client does not try a conditional write again when its connection breaks: it might have landed. Then a look tells, and
+                    // what follows is tried again for as long as the settings say.
+                    let error = BlobError::from(error);
+                    if !error.is_passing() {
+                        return Err(error);
+                    }
+                }
             }
             match self.verify(digest).await {
                 Ok(_) => return Ok(()),

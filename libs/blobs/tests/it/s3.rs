@@ -211,3 +211,39 @@ async fn a_large_object_goes_and_comes_in_constant_memory() {
     let peak: usize = told.split("peak ").nth(1).unwrap().split_whitespace().next().unwrap().parse().unwrap();
     assert!(peak < LARGE / 2, "{} MiB", peak / MIB);
 }
+
+/// Passes connections on to `server`; the first one is reset when a request has come over it. Gives its own address.
+async fn cutting_the_first(server: String) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        for number in 0.. {
+            let Ok((mut client, _)) = listener.accept().await else { return };
+            if number == 0 {
+                let mut begun = [0; 64 << 10];
+                let _ = tokio::io::AsyncReadExt::read(&mut client, &mut begun).await;
+                // Reset rather than closed.
+                client.set_zero_linger().unwrap();
+                continue;
+            }
+            let server = server.clone();
+            tokio::spawn(async move {
+                let mut server = tokio::net::TcpStream::connect(server).await.unwrap();
+                let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+            });
+        }
+    });
+    address.to_string()
+}
+
+#[tokio::test]
+async fn a_put_whose_connection_breaks_is_put_all_the_same() {
+    let (server, blobs) = own_server().await;
+    let direct = server.endpoint();
+    let through = cutting_the_first(direct.trim_start_matches("http://").to_owned()).await;
+    let mut options = options(&server, "models");
+    options.endpoint = Some(format!("http://{through}"));
+    let cut = Blobs::s3(&options).unwrap();
+    let blob = cut.put_bytes("hello\n".into()).await.unwrap();
+    assert_eq!(listed(&blobs).await, [blob]);
+}
