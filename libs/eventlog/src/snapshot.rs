@@ -138,7 +138,7 @@ impl Snapshots {
     }
 
     async fn save<S: Evolve + Serialize + Send + Sync + 'static>(&self, ledger: &Ledger, live: &Live<S>) -> io::Result<u64> {
-        let bounds = ledger.broker().bounds(StreamName::Ledger).await.map_err(io::Error::other)?;
+        let before = ledger.broker().bounds(StreamName::Ledger).await.map_err(io::Error::other)?;
         let live = live.clone();
         // Writing a large state takes a while: not on the runtime's threads.
         let (sequence, state) = tokio::task::spawn_blocking(move || {
@@ -148,7 +148,9 @@ impl Snapshots {
         })
         .await
         .map_err(io::Error::other)??;
-        if sequence > bounds.last {
+        // Asked again: events came meanwhile, and the view has folded them.
+        let bounds = ledger.broker().bounds(StreamName::Ledger).await.map_err(io::Error::other)?;
+        if bounds.created != before.created || sequence > bounds.last {
             return Err(io::Error::other("the view is ahead of the ledger that answers"));
         }
         let recorded = recorded_at(ledger, &bounds, sequence).await.map_err(io::Error::other)?;

@@ -174,6 +174,8 @@ impl Tailer {
                 return End::Again(error.to_string());
             }
         };
+        // What was overdue at another consumer says nothing about this one.
+        self.due = None;
         let end = self.pull(&mut consumer, connections).await;
         let delete = format!("$JS.API.CONSUMER.DELETE.{}.{}", self.stream.as_str(), consumer.name);
         // A courtesy: the broker removes it by itself after a while.

@@ -4,7 +4,7 @@ use crate::guide;
 use crate::up::Up;
 use footplate_api::{Client, Target, v1};
 use footplate_blobs::{Blobs, Existing, S3Options};
-use footplate_testkit::{S3Server, files_below, repository_root, s3};
+use footplate_testkit::{S3Server, eventually, files_below, repository_root, s3};
 use footplate_types::Digest;
 use std::path::Path;
 use std::time::Duration;
@@ -30,8 +30,11 @@ while not os.path.exists(os.environ["GO_ON"]):
 with open("model.bin", "wb") as out:
     out.write(weights + b"trained")
 footplate.log_artifact("model.bin")
+open(os.environ["GO_ON"] + ".logged", "w").close()
 footplate.finish()
 "#;
+
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn settings(server: &S3Server) -> Vec<(&'static str, String)> {
     let (key, secret) = server.key();
@@ -115,8 +118,9 @@ async fn a_training_keeps_its_checkpoints_and_artifacts_in_the_bucket_whatever_h
     resumed(&up, &struck);
     server.kill9().await.unwrap();
     std::fs::write(&struck.go_on, b"").unwrap();
-    // The worker ends meanwhile: the node holds what it logged until the server is back.
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    // The worker has logged its artifact before the server is back: the node holds it until then.
+    let logged = struck.go_on.with_extension("logged");
+    eventually(PATIENCE, "the artifact is logged", || async { logged.exists().then_some(()) }).await;
     server.restart().await.unwrap();
     up.done(&["run", "wait", &struck.run]);
 

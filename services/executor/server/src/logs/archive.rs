@@ -1,6 +1,6 @@
 //! Archives: when a member is released and its last chunk is packed, each of its logs becomes one blob.
 
-use super::packs::{LogKey, Packs, unseen};
+use super::packs::{Pack, Packs, unseen};
 use bytes::Bytes;
 use footplate_blobs::Blobs;
 use footplate_events::facts::{AttemptLogsArchived, LogArchive};
@@ -16,9 +16,16 @@ const ARCHIVE_BYTES_MAX: u64 = 1 << 40;
 
 #[derive(Debug, Default)]
 struct Table {
-    finished: BTreeMap<(AttemptId, MemberIndex), AttemptLogsArchived>,
+    finished: BTreeMap<(AttemptId, MemberIndex), Finished>,
     durable: BTreeMap<(NodeName, SpoolId), u64>,
     led_at: Option<Duration>,
+}
+
+/// What was archived, and from which packs.
+#[derive(Clone, Debug)]
+pub(crate) struct Finished {
+    fact: AttemptLogsArchived,
+    packs: Vec<Pack>,
 }
 
 /// What is packed, and what is archived but not yet in the ledger. Shared by the collector, the leader and the readers.
@@ -61,10 +68,11 @@ impl Archive {
 
     /// The archive of a member, once it is stored.
     pub(crate) fn finished(&self, attempt: AttemptId, member: MemberIndex) -> Option<AttemptLogsArchived> {
-        self.lock().finished.get(&(attempt, member)).cloned()
+        self.lock().finished.get(&(attempt, member)).map(|finished| finished.fact.clone())
     }
 
-    fn is_due(&self, member: &MemberState) -> Option<bool> {
+    /// Whether a member's logs can be archived now, and then whether they are whole.
+    pub(crate) fn is_due(&self, member: &MemberState) -> Option<bool> {
         match &member.phase {
             MemberPhase::Exited(exited) => {
                 let Some(spool) = exited.offsets.spool else { return Some(true) };
@@ -84,8 +92,8 @@ impl Archive {
             }
             let Some(complete) = self.is_due(&member) else { continue };
             match self.archive(attempt, index, &member, complete).await {
-                Ok(fact) => {
-                    self.lock().finished.insert((attempt, index), fact);
+                Ok(finished) => {
+                    self.lock().finished.insert((attempt, index), finished);
                     self.wake.notify_one();
                 }
                 Err(error) => tracing::warn!(%attempt, member = %index, error, "logs are not archived yet, trying again"),
@@ -93,23 +101,18 @@ impl Archive {
         }
     }
 
-    async fn archive(
-        &self,
-        attempt: AttemptId,
-        index: MemberIndex,
-        member: &MemberState,
-        complete: bool,
-    ) -> Result<AttemptLogsArchived, String> {
-        let mut logs = Vec::new();
+    async fn archive(&self, attempt: AttemptId, index: MemberIndex, member: &MemberState, complete: bool) -> Result<Finished, String> {
+        let (mut logs, mut packs) = (Vec::new(), Vec::new());
         for key in self.packs.logs_of(attempt, index).await? {
-            let blob = self.archive_one(&key).await?;
+            let of_log = self.packs.list(&key).await?;
+            let blob = self.archive_one(of_log.clone()).await?;
             logs.push(LogArchive { rank: key.rank, stream: key.stream, digest: blob.digest, bytes: blob.bytes });
+            packs.extend(of_log);
         }
-        Ok(AttemptLogsArchived { member: index, node: member.node.clone(), complete, logs })
+        Ok(Finished { fact: AttemptLogsArchived { member: index, node: member.node.clone(), complete, logs }, packs })
     }
 
-    async fn archive_one(&self, key: &LogKey) -> Result<footplate_blobs::BlobRef, String> {
-        let packs = self.packs.list(key).await?;
+    async fn archive_one(&self, packs: Vec<Pack>) -> Result<footplate_blobs::BlobRef, String> {
         let store = self.packs.clone();
         let pieces = futures::stream::unfold((store, packs.into_iter(), 0u64), |(store, mut packs, mut cursor)| async move {
             for pack in packs.by_ref() {
@@ -130,36 +133,46 @@ impl Archive {
         self.blobs.put_stream(Box::pin(pieces), None, ARCHIVE_BYTES_MAX).await.map_err(|error| error.to_string())
     }
 
-    /// Removes the packs that the archives in the ledger hold. What a lost member's node sends when it is back is packed after its archive, and
-    /// stays: the packs are all there is of it.
-    pub(crate) async fn sweep(&self, archived: Vec<(AttemptId, AttemptLogsArchived)>) {
-        for (attempt, archived) in archived {
-            for key in self.packs.logs_of(attempt, archived.member).await.unwrap_or_default() {
-                let log = archived.logs.iter().find(|log| log.rank == key.rank && log.stream == key.stream);
-                let held = log.map_or(0, |log| log.bytes);
-                let packs = self.packs.list(&key).await.unwrap_or_default();
-                for pack in packs.iter().filter(|pack| pack.at + pack.bytes <= held) {
-                    if let Err(error) = self.packs.delete(pack).await {
-                        tracing::debug!(%attempt, error, "a pack stays");
-                    }
+    /// Removes the packs that archives in the ledger were made of, and no others. What a lost member's node sends when it is back is packed after
+    /// its archive, and stays: the packs are all there is of it. What could not be removed is tried again at the next sweep.
+    pub(crate) async fn sweep(&self, standing: Vec<((AttemptId, MemberIndex), Vec<Pack>)>) {
+        for (of, packs) in standing {
+            let mut is_swept = true;
+            for pack in &packs {
+                if let Err(error) = self.packs.delete(pack).await {
+                    tracing::debug!(attempt = %of.0, error, "a pack stays until the next sweep");
+                    is_swept = false;
                 }
             }
-            self.lock().finished.remove(&(attempt, archived.member));
+            if is_swept {
+                self.lock().finished.remove(&of);
+            }
         }
     }
 
-    /// The archives that are stored and stand in the ledger, as they stand there: their packs may be swept.
-    pub(crate) fn sweepable(&self, state: &Executor) -> Vec<(AttemptId, AttemptLogsArchived)> {
-        let finished: Vec<(AttemptId, MemberIndex)> = self.lock().finished.keys().copied().collect();
-        let standing =
-            |(attempt, index): (AttemptId, MemberIndex)| Some((attempt, state.attempt(&attempt)?.members.get(&index)?.archived.clone()?));
-        finished.into_iter().filter_map(standing).collect()
+    /// The packs of archives that are stored and stand in the ledger. Where another instance's stands there, made of other packs, nothing is
+    /// known of which it holds, and all stay.
+    pub(crate) fn sweepable(&self, state: &Executor) -> Vec<((AttemptId, MemberIndex), Vec<Pack>)> {
+        let mut standing = Vec::new();
+        self.lock().finished.retain(|(attempt, index), finished| {
+            let member = state.attempt(attempt).and_then(|attempt| attempt.members.get(index));
+            match member.and_then(|member| member.archived.as_ref()) {
+                Some(archived) if *archived == finished.fact => {
+                    standing.push(((*attempt, *index), finished.packs.clone()));
+                    true
+                }
+                Some(_) => false,
+                None => true,
+            }
+        });
+        standing
     }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::packs::LogKey;
     use super::*;
     use footplate_events::facts::LogStream;
     use footplate_types::{AttemptNumber, Rank, RunId};
@@ -171,15 +184,15 @@ mod tests {
         let attempt = AttemptId { run: RunId::from_bytes([1; 16]), attempt: AttemptNumber(1) };
         let key = LogKey { attempt, member: MemberIndex(0), rank: Rank(0), stream: LogStream::Stdout };
         archive.packs.put(&key, 0, 1, Bytes::from_static(b"first")).await.unwrap();
-        let blob = archive.archive_one(&key).await.unwrap();
+        // After a hole, which the archive has not: it is shorter than where its log ends.
+        archive.packs.put(&key, 10, 2, Bytes::from_static(b"later")).await.unwrap();
+        let packs = archive.packs.list(&key).await.unwrap();
+        assert_eq!(archive.archive_one(packs.clone()).await.unwrap().bytes, 10);
         // The node is back before the archive stands in the ledger: one pack that begins within it, and one beyond.
-        archive.packs.put(&key, 3, 2, Bytes::from_static(b"st, more")).await.unwrap();
-        archive.packs.put(&key, 11, 3, Bytes::from_static(b" and last")).await.unwrap();
-        let log = LogArchive { rank: key.rank, stream: key.stream, digest: blob.digest, bytes: blob.bytes };
-        let node = NodeName::parse("n1").unwrap();
-        let archived = AttemptLogsArchived { member: key.member, node, complete: false, logs: vec![log] };
-        archive.sweep(vec![(attempt, archived)]).await;
+        archive.packs.put(&key, 12, 3, Bytes::from_static(b"ter, more")).await.unwrap();
+        archive.packs.put(&key, 21, 4, Bytes::from_static(b" and last")).await.unwrap();
+        archive.sweep(vec![((attempt, key.member), packs)]).await;
         let left: Vec<(u64, u64)> = archive.packs.list(&key).await.unwrap().iter().map(|pack| (pack.at, pack.bytes)).collect();
-        assert_eq!(left, [(3, 8), (11, 9)]);
+        assert_eq!(left, [(12, 9), (21, 9)]);
     }
 }

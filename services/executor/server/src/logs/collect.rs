@@ -198,7 +198,9 @@ impl Collector {
     async fn archive_and_sweep(&mut self) {
         let due: Vec<(AttemptId, MemberIndex, MemberState)> = {
             let state = self.live.read();
-            state.unarchived().take(ARCHIVE_AT_ONCE).map(|(attempt, index, _, member)| (attempt, index, member.clone())).collect()
+            // Those whose last chunk never came must not keep the others waiting.
+            let due = state.unarchived().filter(|(.., member)| self.archive.is_due(member).is_some());
+            due.take(ARCHIVE_AT_ONCE).map(|(attempt, index, _, member)| (attempt, index, member.clone())).collect()
         };
         self.archive.archive_due(due).await;
         let sweepable = self.archive.sweepable(&self.live.read());

@@ -1,7 +1,7 @@
 //! `LogService`: what is archived, then what is packed, then what the stream still holds, each byte once.
 
 use super::Archive;
-use super::packs::{LogKey, unseen};
+use super::packs::{LogKey, Pack, unseen};
 use crate::attempts::find_run;
 use bytes::Bytes;
 use footplate_api::v1::{
@@ -188,10 +188,7 @@ impl Reader {
             match passed {
                 Ok(()) => self.pass_packed(&key, &node).await?,
                 Err(None) => return Err(Gone),
-                Err(Some(error)) => {
-                    self.send(Err(Refusal::new(&reason::STORE_AWAY, error).into())).await?;
-                    return Err(Gone);
-                }
+                Err(Some(error)) => return self.away(error).await,
             }
         }
         Ok(())
@@ -221,7 +218,7 @@ impl Reader {
     }
 
     async fn pass_packed(&mut self, key: &LogKey, node: &NodeName) -> Result<(), Gone> {
-        let packs = self.logs.archive.packs.list(key).await.unwrap_or_default();
+        let packs = self.packs_of(key).await?;
         let size = packs.iter().map(|pack| pack.at + pack.bytes).max().unwrap_or(0);
         let begin = if self.asked.tail_bytes > 0 { size.saturating_sub(self.asked.tail_bytes) } else { 0 };
         self.cursors.entry(*key).or_insert(begin);
@@ -230,12 +227,27 @@ impl Reader {
             if pack.at + pack.bytes <= cursor {
                 continue;
             }
-            // A pack that is gone has just been archived; the next look finds it there.
-            if let Ok(bytes) = self.logs.archive.packs.get(&pack).await {
-                self.pass(key, node, pack.at, &bytes).await?;
+            match self.logs.archive.packs.get(&pack).await {
+                Ok(bytes) => self.pass(key, node, pack.at, &bytes).await?,
+                Err(error) if self.packs_of(key).await?.contains(&pack) => return self.away(error).await,
+                // A pack that is gone has just been archived; the next look finds it there.
+                Err(_) => {}
             }
         }
         Ok(())
+    }
+
+    async fn packs_of(&self, key: &LogKey) -> Result<Vec<Pack>, Gone> {
+        match self.logs.archive.packs.list(key).await {
+            Ok(packs) => Ok(packs),
+            Err(error) => self.away(error).await,
+        }
+    }
+
+    /// A store that does not answer must not pass for a log that is shorter.
+    async fn away<T>(&self, error: String) -> Result<T, Gone> {
+        self.send(Err(Refusal::new(&reason::STORE_AWAY, error).into())).await?;
+        Err(Gone)
     }
 
     /// Whether everything that will ever be there is archived.
@@ -397,7 +409,7 @@ impl LogService for Logs {
         let asked = self.check(&ReadLogsRequest { project: request.project, run_id: request.run_id, ..ReadLogsRequest::default() })?;
         let mut logs = Vec::new();
         for (key, node, archived) in self.stored(&asked).await? {
-            let packs = self.archive.packs.list(&key).await.unwrap_or_default();
+            let packs = self.archive.packs.list(&key).await.map_err(|error| Refusal::new(&reason::STORE_AWAY, error))?;
             let packed = packs.iter().map(|pack| pack.at + pack.bytes).max().unwrap_or(0);
             logs.push(LogFile {
                 attempt: key.attempt.attempt.0,
