@@ -158,7 +158,7 @@ pub struct RunSealed {
     pub log_bytes: u64,
     /// Digest over what was sealed (final params, latest values, artifacts), in the order of their names.
     pub record: Digest,
-    /// What became of the metrics that its job named as objectives: those that were logged, of the last attempt, at the lowest rank that has them.
+    /// What became of the metrics that its job named as objectives: those that were logged, at the lowest rank that has them: the last value of the newest attempt, the least and the greatest of all.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub objectives: BTreeMap<MetricName, SealedFigure>,
 }

@@ -137,8 +137,11 @@ fn check_domain(field: &str, domain: &Domain) -> Result<(), Invalid> {
                 Some(step) if !step.is_finite() || *step <= 0.0 || *step > high - low => {
                     refused("step", step, &format!("above 0, and at most the range from {low} to {high}"))
                 }
-                Some(_) if size(domain).is_none_or(|count| count > 1 << 52) => {
-                    refused("step", &step.unwrap_or_default(), "a step that the numbers of the range can tell apart")
+                // Each place has to be a number of its own, or a grid would come back to one and never end.
+                Some(step)
+                    if size(domain).is_none_or(|count| count > 1 << 52) || *step < low.abs().max(high.abs()) * 4.0 * f64::EPSILON =>
+                {
+                    refused("step", step, "a step that the numbers of the range can tell apart")
                 }
                 _ => Ok(()),
             }

@@ -7,7 +7,7 @@ use crate::state::{Sealed, Sweep, Sweeps, Trial};
 use footplate_es::Decision;
 use footplate_events::Subject;
 use footplate_events::facts::{
-    Direction, Outcome, PruneCause, Take, TrialFinished, TrialObserved, TrialOutcome, TrialPruned, Values, cut_text,
+    Direction, Outcome, PruneCause, Pruner, Take, TrialFinished, TrialObserved, TrialOutcome, TrialPruned, Values, cut_text,
 };
 use footplate_types::{ProjectName, RunId, SweepId, TrialId, TrialNumber};
 use std::collections::{BTreeMap, BTreeSet};
@@ -153,9 +153,17 @@ fn finish(sweep: &Sweep, trial: &Trial, sealed: &Sealed) -> TrialFinished {
 /// Who has entered a rung, with which value.
 type Entries = Vec<(TrialNumber, Option<f64>)>;
 
+/// Who entered a rung before this look; nobody is asked for where no rule compares.
+fn known_at(sweep: &Sweep, rung: i64) -> Entries {
+    if sweep.fact.pruner == Pruner::None {
+        return Entries::new();
+    }
+    sweep.trials.iter().filter_map(|(number, trial)| Some((*number, trial.observed.get(&rung)?.value))).collect()
+}
+
 /// Enters what was logged at the rungs, in order, and judges each trial as it enters.
 fn observe(state: &Sweeps, seen: &[Seen], pass: &mut Pass) {
-    // What this look has seen at each rung, which the state does not know yet.
+    // Who stands at each rung, with what this look has seen, which the state does not know yet.
     let mut entered: BTreeMap<(SweepId, i64), Entries> = BTreeMap::new();
     for report in seen {
         let Some(id) = state.trial_of(&report.run) else { continue };
@@ -163,12 +171,18 @@ fn observe(state: &Sweeps, seen: &[Seen], pass: &mut Pass) {
         let Some(trial) = sweep.trials.get(&id.trial).filter(|trial| trial.sealed.is_none() && trial.pruned.is_none()) else { continue };
         let value = Some(report.value).filter(|value| value.is_finite());
         for (ordinal, rung) in sweep.fact.rungs.iter().enumerate().take_while(|(_, rung)| **rung <= report.step) {
-            let here = entered.entry((id.sweep, *rung)).or_default();
-            if pass.ended.contains(&id) || trial.observed.contains_key(rung) || here.iter().any(|(known, _)| *known == id.trial) {
+            if pass.ended.contains(&id) || trial.observed.contains_key(rung) {
                 continue;
             }
-            let before = sweep.trials.iter().filter(|(number, _)| **number != id.trial).filter_map(|(_, other)| other.observed.get(rung));
-            let others: Vec<Option<f64>> = before.map(|fact| fact.value).chain(here.iter().map(|(_, value)| *value)).collect();
+            // What the trial saw and what follows from it go together, or its end would never be decided: a rung is entered once.
+            if pass.decisions.len() + 2 > DECISIONS_MAX {
+                return;
+            }
+            let here = entered.entry((id.sweep, *rung)).or_insert_with(|| known_at(sweep, *rung));
+            if here.iter().any(|(known, _)| *known == id.trial) {
+                continue;
+            }
+            let others: Vec<Option<f64>> = here.iter().map(|(_, value)| *value).collect();
             let verdict = judge(&sweep.fact.pruner, sweep.fact.objective.direction, value, &others);
             here.push((id.trial, value));
             let fact = TrialObserved { rung: *rung, step: report.step, value };

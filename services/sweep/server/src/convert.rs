@@ -20,7 +20,7 @@ pub(crate) fn sweep_in(spec: &wire::SweepSpec) -> Result<SweepCreated, Invalid> 
         name: DisplayName::parse(&spec.name).map_err(|invalid| invalid.of("name"))?,
         space: Space(spec.space.iter().map(parameter_in).collect::<Result<_, _>>()?),
         objective: Objective {
-            metric: MetricName::parse(&spec.metric).map_err(|invalid| invalid.of("objective.metric"))?,
+            metric: MetricName::parse(&spec.metric).map_err(|invalid| invalid.of("metric"))?,
             direction: match spec.direction.as_str() {
                 "minimize" => Direction::Minimize,
                 "maximize" => Direction::Maximize,
@@ -29,7 +29,7 @@ pub(crate) fn sweep_in(spec: &wire::SweepSpec) -> Result<SweepCreated, Invalid> 
             take: match spec.take.as_str() {
                 "" | "last" => Take::Last,
                 "best" => Take::Best,
-                other => return Err(Invalid::new("objective.take", other, "last or best")),
+                other => return Err(Invalid::new("take", other, "last or best")),
             },
         },
         sampler: match spec.sampler.as_str() {

@@ -54,7 +54,7 @@ impl Decider for Lead {
         let seen: Vec<Seen> = self.objectives.peek();
         let mut decisions = decide(state, &seen);
         // A full look may have cut off what follows from a report: it is read again.
-        self.taken = if decisions.len() < DECISIONS_MAX { seen.len() } else { 0 };
+        self.taken = if decisions.len() + 2 <= DECISIONS_MAX { seen.len() } else { 0 };
         decisions.extend(self.suggestions(state, &drafts(state), look.view));
         Verdict { decisions, wake_in: None }
     }

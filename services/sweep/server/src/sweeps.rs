@@ -68,7 +68,7 @@ fn key_of(key: &str) -> Result<(), Refusal> {
     if key.chars().count() <= KEY_MAX {
         return Ok(());
     }
-    let refusal = Refusal::new(&reason::INVALID_FIELD, "the request id is too long").field("request_id");
+    let refusal = Refusal::new(&reason::INVALID_FIELD, "the request id is too long").field("request_id").value(key);
     Err(refusal.allowed(format!("at most {KEY_MAX} characters")))
 }
 
@@ -144,14 +144,15 @@ impl SweepDoor {
         })
     }
 
-    /// Appends what a client wants of a sweep, built on everything that stands in the ledger now; `decide` says no, or what to write, or
-    /// nothing when it is already so.
+    /// Appends what a client wants of a sweep, built on everything that stands in the ledger now; `may` says no, or yes, or that it is already so.
     async fn change(
         &self,
         (project, sweep_id, request_id): (&str, &str, &str),
         actor: PrincipalId,
-        decide: impl Fn(SweepId, &Sweep) -> Result<Option<Event>, Refusal> + Send + Sync,
+        event: impl Into<Event>,
+        may: impl Fn(SweepId, &Sweep) -> Result<Wanted, Refusal> + Send + Sync,
     ) -> Result<SweepWriteResponse, Refusal> {
+        let event = event.into();
         let project = named_project(project)?;
         key_of(request_id)?;
         self.shell.caught_up().await?;
@@ -164,16 +165,23 @@ impl SweepDoor {
         for _ in 0..TRIES {
             let (events, expected) = self.shell.aggregate(&subject).await?;
             if let Some(known) = events.iter().find(|recorded| recorded.envelope.id == event_id) {
+                if known.envelope.event != event {
+                    let told = format!("request id {request_id:?} was used for sweep {id} with another request");
+                    let refusal = Refusal::new(&reason::IDEMPOTENCY_KEY_REUSED, told).field("request_id").value(request_id);
+                    return Err(refusal.allowed("an id of its own for each request"));
+                }
                 return Ok(SweepWriteResponse { sweep_id: id.to_string(), sequence: known.sequence });
             }
             self.shell.at_least(expected).await?;
             let decided = {
                 let state = self.shell.live.read();
                 let sweep = state.sweep(&id).ok_or_else(|| Refusal::internal(format!("{subject} left the view")))?;
-                decide(id, sweep)?
+                may(id, sweep)?
             };
-            let Some(event) = decided else { return Ok(SweepWriteResponse { sweep_id: id.to_string(), sequence: expected }) };
-            let envelope = self.shell.envelope(event_id, subject.clone(), event, actor.clone());
+            if decided == Wanted::IsSo {
+                return Ok(SweepWriteResponse { sweep_id: id.to_string(), sequence: expected });
+            }
+            let envelope = self.shell.envelope(event_id, subject.clone(), event.clone(), actor.clone());
             if let Some(sequence) = self.shell.append(envelope, expected).await? {
                 return Ok(SweepWriteResponse { sweep_id: id.to_string(), sequence });
             }
@@ -226,28 +234,41 @@ impl SweepDoor {
     }
 }
 
-/// What a stop leads to.
-fn stop(id: SweepId, sweep: &Sweep, cancel: bool, why: &str) -> Result<Option<Event>, Refusal> {
+/// What a client wants of a sweep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// It is to be written.
+    Write,
+    /// It is so already.
+    IsSo,
+}
+
+/// Whether a sweep may be stopped.
+fn stop(id: SweepId, sweep: &Sweep, cancel: bool) -> Result<Wanted, Refusal> {
     if sweep.standing() == Standing::Finished {
         return Err(Refusal::new(&reason::SWEEP_STATE, format!("sweep {id} is finished")).field("sweep_id"));
     }
     if sweep.stop.as_ref().is_some_and(|stop| stop.cancel || !cancel) {
-        return Ok(None);
+        return Ok(Wanted::IsSo);
     }
-    Ok(Some(SweepStopRequested { cancel, reason: cut_text(why) }.into()))
+    Ok(Wanted::Write)
 }
 
-/// What a resume leads to.
-fn resume(id: SweepId, sweep: &Sweep, trials: Option<u32>) -> Result<Option<Event>, Refusal> {
+/// Whether a sweep may go on, with so many trials where they are named.
+fn resume(id: SweepId, sweep: &Sweep, trials: Option<u32>) -> Result<Wanted, Refusal> {
     if let Some(wanted) = trials.filter(|wanted| !(1..=TRIALS_MAX).contains(wanted)) {
         return Err(unfit(Invalid::new("trials", wanted, format!("1 to {TRIALS_MAX}"))));
+    }
+    if sweep.exhausted && sweep.stop.is_none() {
+        let told = format!("sweep {id} has tried every point of its grid");
+        return Err(Refusal::new(&reason::SWEEP_STATE, told).field("trials").next("begin another sweep with a wider space"));
     }
     let raises = trials.is_some_and(|wanted| sweep.budget.is_some_and(|budget| wanted > budget));
     if sweep.stop.is_none() && !raises {
         let told = format!("sweep {id} is {}, and nothing more is asked of it", sweep.standing().as_str());
         return Err(Refusal::new(&reason::SWEEP_STATE, told).field("trials").next("resume a stopped sweep, or name more trials"));
     }
-    Ok(Some(SweepResumed { trials }.into()))
+    Ok(Wanted::Write)
 }
 
 #[tonic::async_trait]
@@ -273,7 +294,8 @@ impl SweepService for SweepDoor {
         let actor = principal(&request)?;
         let request = request.into_inner();
         let named = (request.project.as_str(), request.sweep_id.as_str(), request.request_id.as_str());
-        let answer = self.change(named, actor, |id, sweep| stop(id, sweep, request.cancel, &request.reason)).await?;
+        let event = SweepStopRequested { cancel: request.cancel, reason: cut_text(&request.reason) };
+        let answer = self.change(named, actor, event, |id, sweep| stop(id, sweep, request.cancel)).await?;
         Ok(Response::new(answer))
     }
 
@@ -281,7 +303,8 @@ impl SweepService for SweepDoor {
         let actor = principal(&request)?;
         let request = request.into_inner();
         let named = (request.project.as_str(), request.sweep_id.as_str(), request.request_id.as_str());
-        let answer = self.change(named, actor, |id, sweep| resume(id, sweep, request.trials)).await?;
+        let event = SweepResumed { trials: request.trials };
+        let answer = self.change(named, actor, event, |id, sweep| resume(id, sweep, request.trials)).await?;
         Ok(Response::new(answer))
     }
 }

@@ -104,17 +104,22 @@ pub fn decide_seal(run: &Run, stored: &Stored, since_ended: Duration, policy: &S
         artifacts: run.artifacts.len() as u64,
         log_bytes: log_bytes(run),
         record: record(run, stored),
-        objectives: objectives(run, ended.attempt, stored),
+        objectives: objectives(run, stored),
     }))
 }
 
-/// What became of the metrics that the job named: of the last attempt, at the lowest rank that logged them.
-fn objectives(run: &Run, attempt: AttemptNumber, stored: &Stored) -> BTreeMap<MetricName, SealedFigure> {
+/// What became of the metrics that the job named, at the lowest rank that logged them: the last value of the newest attempt that has them, the least
+/// and the greatest of all attempts. A retry that resumed at the very end logs nothing more, and its run is none the worse.
+fn objectives(run: &Run, stored: &Stored) -> BTreeMap<MetricName, SealedFigure> {
     let figure_of = |name: &MetricName| {
-        let of_it = stored.latest.iter().filter(|figure| figure.attempt == attempt && figure.name == *name);
-        let figure = of_it.min_by_key(|figure| figure.rank)?;
-        let last = figure.value.is_finite().then_some(figure.value);
-        Some((name.clone(), SealedFigure { step: figure.step, last, min: figure.min, max: figure.max }))
+        let of_it = || stored.latest.iter().filter(|figure| figure.name == *name);
+        let rank = of_it().map(|figure| figure.rank).min()?;
+        let of_rank = || of_it().filter(|figure| figure.rank == rank);
+        let newest = of_rank().max_by_key(|figure| figure.attempt)?;
+        let last = newest.value.is_finite().then_some(newest.value);
+        let min = of_rank().filter_map(|figure| figure.min).reduce(f64::min);
+        let max = of_rank().filter_map(|figure| figure.max).reduce(f64::max);
+        Some((name.clone(), SealedFigure { step: newest.step, last, min, max }))
     };
     run.objectives.iter().filter_map(figure_of).collect()
 }

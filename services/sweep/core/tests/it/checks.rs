@@ -30,6 +30,10 @@ fn a_space_that_cannot_be_searched_is_refused_by_its_field() {
     assert_eq!(of_space(random(), vec![float("a", 0.0, 1.0, Some(2.0))]), told("space.a.step", "2"));
     assert_eq!(of_space(random(), vec![float("a", 0.0, 1.0, Some(f64::NAN))]), told("space.a.step", "NaN"));
     assert_eq!(of_space(random(), vec![float("a", 0.0, 1.0, Some(0.0))]), told("space.a.step", "0"));
+    // 1e16 + 1 is no number of its own: a grid would come back to 1e16 for ever.
+    let narrow = |step| of_space(random(), vec![float("a", 1e16, 1e16 + 64.0, Some(step))]);
+    assert_eq!(narrow(1.0), told("space.a.step", "1"));
+    assert!(check(&sweep(random(), vec![float("a", 1e16, 1e16 + 64.0, Some(16.0))])).is_ok());
     assert_eq!(of_space(random(), vec![int("a", 1, 2), int("a", 1, 2)]), told("space", "a"));
     assert_eq!(of_space(random(), vec![int("opt.lr", 1, 2), choice("opt", &["x"])]), told("space", "opt"));
     assert_eq!(of_space(random(), vec![int("a..b", 1, 2)]), told("space", "a..b"));

@@ -3,7 +3,7 @@
 use crate::world::*;
 use footplate_events::Event;
 use footplate_events::facts::*;
-use footplate_sweep_core::{Seen, Standing};
+use footplate_sweep_core::{DECISIONS_MAX, Seen, Standing, decide, drafts};
 use footplate_types::{MetricName, TrialNumber};
 use std::collections::BTreeMap;
 
@@ -186,4 +186,27 @@ fn a_value_that_is_no_number_is_recorded_as_absent_and_prunes_its_trial() {
 fn reports_of_other_runs_say_nothing() {
     let mut world = begun(pruning());
     assert!(world.look(&[seen(99, 1, 0.1)]).is_empty());
+}
+
+#[test]
+fn a_look_that_is_full_never_parts_what_a_trial_saw_from_what_follows() {
+    let many = SweepCreated { parallel: 300, trials: Some(300), ..pruning() };
+    let mut world = World::new(many);
+    while world.running().len() < 300 {
+        for draft in drafts(&world.state()) {
+            world.suggest(&draft);
+        }
+    }
+    // One that is seen and goes on, then those that have no hope: two events each.
+    let reports: Vec<Seen> = (1..=300).map(|number| seen(number, 1, if number == 1 { 1.0 } else { f64::NAN })).collect();
+    let decisions = decide(&world.state(), &reports);
+    assert_eq!(decisions.len(), DECISIONS_MAX - 1);
+    assert!(matches!(decisions.last().unwrap().event, Event::TrialPruned(_)));
+    // Read again, what was left over follows.
+    for decision in decisions {
+        world.story.record(decision.subject, decision.event);
+    }
+    world.look(&reports);
+    let pruned = world.sweep().trials.values().filter(|trial| trial.pruned.is_some()).count();
+    assert_eq!(pruned, 299);
 }

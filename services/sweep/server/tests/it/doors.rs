@@ -39,7 +39,7 @@ async fn what_cannot_be_searched_is_refused_by_field_and_nothing_is_recorded() {
         (spec("random", vec![choice("a", &["nan"])]), "space.a.choices", "nan"),
         (spec("bayes", lr()), "sampler", "bayes"),
         (of(|asked| asked.direction = "up".into()), "direction", "up"),
-        (of(|asked| asked.metric = String::new()), "objective.metric", ""),
+        (of(|asked| asked.metric = String::new()), "metric", ""),
         (of(|asked| asked.job = None), "job", "nothing"),
         (of(|asked| asked.job.as_mut().unwrap().resources = None), "job.resources", "nothing"),
         (of(|asked| asked.pruner = "hope".into()), "pruner", "hope"),

@@ -104,6 +104,9 @@ async fn stopped_with_a_cancel_resumed_and_led_by_another_it_goes_on_with_the_sa
     let first = stage.client.once(stage.client.sweeps().resume_sweep(resume.clone())).await.unwrap();
     let second = stage.client.once(stage.client.sweeps().resume_sweep(resume)).await.unwrap();
     assert_eq!(first.sequence, second.sequence, "the same request is the same event");
+    let other = v1::StopSweepRequest { project: PROJECT.into(), sweep_id: id.clone(), request_id: "again".into(), ..Default::default() };
+    let error = stage.client.once(stage.client.sweeps().stop_sweep(other)).await.unwrap_err();
+    assert_eq!((error.reason.as_str(), error.field.as_deref()), ("IDEMPOTENCY_KEY_REUSED", Some("request_id")), "nothing would be stopped");
     running(&stage, &id, 2).await;
     for trial in stage.trials(&undisturbed).await {
         stage.seals(&trial.run_id, Outcome::Succeeded, Some(1.0)).await;

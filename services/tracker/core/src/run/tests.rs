@@ -308,28 +308,34 @@ fn a_run_is_sealed_when_every_offset_is_covered_and_not_a_moment_before() {
 }
 
 #[test]
-fn a_seal_holds_the_objectives_of_the_last_attempt_at_the_lowest_rank_that_logged_them() {
+fn a_seal_holds_the_objectives_at_the_lowest_rank_that_logged_them_over_all_attempts() {
     let mut told = Told::new();
     let loss = MetricName::parse("loss").unwrap();
     let spec = JobSpec { objectives: vec![loss.clone()], ..spec() };
     told.job(JobSubmitted { spec, body: Digest::of(b"body") }).job(placed(1)).job(launched(1)).attempt(1, exited(offsets()));
     told.attempt(1, archived(true)).job(ended(2, Outcome::Succeeded));
-    let figure = |attempt, rank, name: &MetricName, value| LatestFigure {
+    let figure = |attempt, rank, name: &MetricName, value, least: f64, greatest: f64| LatestFigure {
         attempt: AttemptNumber(attempt),
         rank: Rank(rank),
         name: name.clone(),
         step: 9,
         value,
-        min: Some(value),
-        max: Some(value),
+        min: Some(least),
+        max: Some(greatest),
         count: 1,
     };
     let other = MetricName::parse("other").unwrap();
-    let latest = vec![figure(1, 0, &loss, 1.0), figure(2, 3, &loss, 2.0), figure(2, 1, &loss, 3.0), figure(2, 0, &other, 4.0)];
-    let all = Stored { latest, ..stored(9, 4) };
-    let Sealing::Seal(seal) = decide_seal(&told.run, &all, LATE, &SealPolicy::default()) else { panic!("not sealed") };
-    let held = SealedFigure { step: 9, last: Some(3.0), min: Some(3.0), max: Some(3.0) };
-    assert_eq!(seal.objectives, [(loss, held)].into());
+    let first = figure(1, 0, &loss, 5.0, 1.0, 9.0);
+    let others = [figure(2, 1, &loss, 2.0, 0.0, 20.0), figure(2, 0, &other, 4.0, 4.0, 4.0)];
+    let sealed = |mine: Vec<LatestFigure>| {
+        let all = Stored { latest: mine.into_iter().chain(others.clone()).collect(), ..stored(9, 4) };
+        let Sealing::Seal(seal) = decide_seal(&told.run, &all, LATE, &SealPolicy::default()) else { panic!("not sealed") };
+        seal.objectives
+    };
+    let held = |last| SealedFigure { step: 9, last: Some(last), min: Some(1.0), max: Some(9.0) };
+    assert_eq!(sealed(vec![first.clone(), figure(2, 0, &loss, 4.0, 3.0, 6.0)]), [(loss.clone(), held(4.0))].into());
+    // The second attempt resumed at the end and had nothing more to log.
+    assert_eq!(sealed(vec![first]), [(loss, held(5.0))].into());
 }
 
 #[test]
