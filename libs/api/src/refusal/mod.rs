@@ -14,7 +14,7 @@ use tonic::{Code, Status};
 pub use reason::Reason;
 
 /// The most bytes of each text of a refusal on the wire.
-const TEXT_MAX: usize = 1_000;
+const TEXT_MAX: usize = 700;
 
 /// What kind of no it is: it fixes the gRPC code, the HTTP status and the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -235,8 +235,8 @@ mod tests {
         let mut headers = http::HeaderMap::new();
         status.add_header(&mut headers).unwrap();
         let bytes: usize = headers.values().map(http::HeaderValue::len).sum();
-        assert!(bytes < 16 << 10, "{bytes}");
-        assert!(status.message().ends_with('…') && status.message().len() < 1_010);
+        assert!(bytes < 8 << 10, "{bytes}");
+        assert!(status.message().ends_with('…') && status.message().len() < 710);
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub struct JobRefused {
 pub enum WaitReason {
     /// It is held by its user or operator.
     Held,
-    /// Its queue is held.
+    /// Its queue is held, or closed, or not there.
     QueueHeld,
     /// Its queue's hard quota is used up.
     Quota {

@@ -57,7 +57,7 @@ pub enum Refusal {
 pub fn admit(state: &State, spec: &JobSpec, queue_anyway: bool) -> Result<(), Refusal> {
     spec.validate()?;
     let queue = state.queue(&spec.queue);
-    if queue.sequence == 0 && spec.queue.as_str() != DEFAULT_QUEUE {
+    if queue.is_unknown(&spec.queue) {
         let mut names: Vec<&str> = state.queues().iter().filter(|(_, queue)| queue.sequence > 0).map(|(name, _)| name.as_str()).collect();
         if !names.contains(&DEFAULT_QUEUE) {
             names.insert(0, DEFAULT_QUEUE);

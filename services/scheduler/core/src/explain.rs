@@ -34,7 +34,7 @@ pub fn explain(state: &State, run: &RunId) -> Option<Explanation> {
 /// What would keep a job waiting if it were submitted now; `None` when it could start at once (others that wait are not looked at).
 pub fn outlook(state: &State, spec: &JobSpec) -> Option<WaitReason> {
     let queue = state.queue(&spec.queue);
-    if queue.settings.held {
+    if queue.is_shut(&spec.queue) {
         return Some(WaitReason::QueueHeld);
     }
     let of_all = |per_node: u32| u64::from(per_node) * u64::from(spec.resources.nodes);
@@ -61,7 +61,7 @@ fn fresh(state: &State, job: &Job, recorded: Option<&WaitReason>) -> Option<Wait
         return Some(WaitReason::Held);
     }
     let queue = state.queue(&job.spec.queue);
-    if queue.settings.held {
+    if queue.is_shut(&job.spec.queue) {
         return Some(WaitReason::QueueHeld);
     }
     if let Some(detail) = queue.quota_lacks(job.gpus(), job.slots()) {
@@ -107,7 +107,17 @@ fn room_comes(state: &State, job: &Job) -> String {
 fn change(state: &State, job: &Job, reason: &WaitReason) -> String {
     match reason {
         WaitReason::Held => "someone has to release it (job release)".to_owned(),
-        WaitReason::QueueHeld => format!("queue {} has to be released (queue set)", job.spec.queue),
+        WaitReason::QueueHeld => {
+            let queue = state.queue(&job.spec.queue);
+            let what = if queue.is_unknown(&job.spec.queue) {
+                "made"
+            } else if queue.settings.closed {
+                "opened"
+            } else {
+                "released"
+            };
+            format!("queue {} has to be {what} (queue set)", job.spec.queue)
+        }
         WaitReason::Quota { .. } => {
             format!("work of queue {} has to end, its quota be raised, or the job ask for less", job.spec.queue)
         }

@@ -78,7 +78,6 @@ impl Decider for Lead {
 
     fn act<'a>(&'a mut self, live: &'a Live<State>, look: &'a Look) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
-            let submitted = self.trials.submit_wanted(live).await;
             // The broker was away: it may have lost assignments that it had acknowledged.
             let reconnected = self.connections.has_changed().unwrap_or(false);
             if reconnected {
@@ -89,10 +88,11 @@ impl Decider for Lead {
                 self.compare_at = None;
                 self.desk.compare(live).await?;
                 self.compare_at = Some(look.elapsed + COMPARE_EVERY);
-                return submitted;
+            } else {
+                self.desk.write_changed(live).await?;
             }
-            self.desk.write_changed(live).await?;
-            submitted
+            // Last: what is to be stopped must not wait for what is to begin.
+            self.trials.submit_wanted(live).await
         })
     }
 }

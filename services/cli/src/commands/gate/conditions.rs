@@ -143,7 +143,7 @@ impl clap::Args for Conditions {
         let flag = |name: &'static str, value: &'static str, help: &'static str| {
             Arg::new(name).long(name).value_name(value).help(help).help_heading(HEADING).action(ArgAction::Append)
         };
-        let number = |name, help| flag(name, "NUMBER", help).allow_negative_numbers(true).value_parser(finite);
+        let number = |name, help| flag(name, "NUMBER", help).allow_hyphen_values(true).value_parser(finite);
         command.args([
             flag("metric", "NAME", "Metric; may be given many times").help_heading(None).required(true).value_parser(MetricName::parse),
             number("min", "It is at least this"),
@@ -333,6 +333,8 @@ mod tests {
     #[test]
     fn each_condition_belongs_to_the_metric_before_it_and_with_one_metric_the_order_is_free() {
         assert_eq!(shown("--min 0.9 --metric acc --max 1"), ["last acc >= 0.9", "last acc <= 1"]);
+        // As Python prints them.
+        assert_eq!(shown("--metric acc --min -2.5e-05 --max -.5e-6"), ["last acc >= -0.000025", "last acc <= -0.0000005"]);
         let line = "--metric acc --baseline models:/m@champion --baseline AB12 --direction maximize --margin -0.01 --metric loss --of best --max 3e-1 --direction minimize";
         assert_eq!(shown(line), ["last acc AtLeast models:/m@champion -0.01", "last acc AtLeast ab12 -0.01", "best loss <= 0.3"]);
     }

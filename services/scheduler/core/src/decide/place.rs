@@ -14,23 +14,10 @@ use footplate_types::{Digest, MemberIndex, QueueName, Rank, RunId};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-/// Ends jobs that have waited longer for their first placement than their own limit, and those that a trial brought to a closed queue: a
-/// submission to it would have been refused, and nobody is there to be told.
+/// Ends jobs that have waited longer for their first placement than their own limit.
 pub(super) fn expire(pass: &mut Pass<'_>) {
     for key in pass.state.pending() {
         let Some(job) = pass.state.jobs().get(&key.run) else { continue };
-        if pass.state.queues().get(&key.queue).is_some_and(|queue| queue.settings.closed) && !pass.is_touched(&job.run) && !pass.is_full() {
-            let ended = JobEnded {
-                outcome: Outcome::Failed,
-                cause: Cause::Infrastructure,
-                attempt: job.last_attempt,
-                root: None,
-                request: None,
-                message: format!("queue {} is closed", key.queue),
-            };
-            pass.say(job, ended, job.submitted.id);
-            continue;
-        }
         let limit = job.spec.limits.max_pending;
         if limit.0 == 0 || job.last_attempt.0 > 0 || pass.is_touched(&job.run) || pass.is_full() {
             continue;
@@ -161,7 +148,7 @@ impl<'a> Round<'a> {
         let queue = pass.state.queues().get(&job.spec.queue).cloned().unwrap_or_default();
         let wait = if job.held {
             Some(WaitReason::Held)
-        } else if queue.settings.held {
+        } else if queue.is_shut(&job.spec.queue) {
             Some(WaitReason::QueueHeld)
         } else if backoff.0 > 0 && !pass.is_over(pass.facts.age(since), backoff.0) {
             Some(WaitReason::Backoff)

@@ -1,7 +1,9 @@
 //! Queues: their settings and what their jobs hold.
 
 use super::Claim;
+use crate::DEFAULT_QUEUE;
 use footplate_events::facts::{QueueConfigured, Quota};
+use footplate_types::QueueName;
 use serde::{Deserialize, Serialize};
 
 /// What a queue's placed jobs hold now.
@@ -53,6 +55,17 @@ impl Default for Queue {
 }
 
 impl Queue {
+    /// Whether nobody configured it, and it is not the one that is there without that.
+    pub fn is_unknown(&self, name: &QueueName) -> bool {
+        self.sequence == 0 && name.as_str() != DEFAULT_QUEUE
+    }
+
+    /// Whether nothing of it is placed now: it is held, or a job has come to it that a client could not have brought, of a sweep's trial or beside
+    /// its closing. Such a job waits until someone opens it.
+    pub fn is_shut(&self, name: &QueueName) -> bool {
+        self.settings.held || self.settings.closed || self.is_unknown(name)
+    }
+
     /// Why an ask does not fit under the hard quota now, as used and allowed with the ask, in words; `None` when it fits.
     pub fn quota_lacks(&self, gpus: u64, slots: u64) -> Option<String> {
         let lacks = |what: &str, used: u64, asked: u64, quota: Option<u32>| {

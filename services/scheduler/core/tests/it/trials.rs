@@ -33,13 +33,23 @@ fn a_suggested_trial_wants_its_job_until_that_is_submitted() {
 }
 
 #[test]
-fn a_trial_in_a_closed_queue_ends_at_once_so_that_its_sweep_goes_on() {
-    let mut world = World::new();
-    let closed = QueueConfigured { weight: 1, quota: Quota { gpus: None, slots: None }, held: false, closed: true };
-    world.record(Subject::queue(&queue_name("old")), closed);
-    suggest(&mut world, JobSpec { queue: queue_name("old"), ..spec(1, 1) });
-    submit(&mut world);
-    world.settle();
-    let end = world.end(id().run());
-    assert_eq!((end.outcome, end.message.as_str()), (Outcome::Failed, "queue old is closed"));
+fn a_trial_in_a_queue_that_is_closed_or_not_there_waits_until_somebody_opens_it() {
+    let configured = |closed| QueueConfigured { weight: 1, quota: Quota { gpus: None, slots: None }, held: false, closed };
+    for closed in [true, false] {
+        let mut world = World::new();
+        world.slots("n1", 1);
+        if closed {
+            world.record(Subject::queue(&queue_name("old")), configured(true));
+        }
+        suggest(&mut world, JobSpec { queue: queue_name("old"), ..spec(1, 1) });
+        submit(&mut world);
+        world.settle();
+        assert!(world.is_pending(id().run()), "closed: {closed}");
+        let why = footplate_scheduler_core::explain(&world.state, &id().run()).unwrap();
+        assert_eq!(why.reason, Some(WaitReason::QueueHeld));
+        assert!(why.change.contains(if closed { "has to be opened" } else { "has to be made" }), "{}", why.change);
+        world.record(Subject::queue(&queue_name("old")), configured(false));
+        world.settle();
+        assert!(world.is_active(id().run()), "closed: {closed}");
+    }
 }
