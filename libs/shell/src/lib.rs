@@ -142,6 +142,22 @@ impl<S: Evolve> Shell<S> {
     }
 }
 
+/// The sequence at which a request stands already: of these facts the one with its event's id, which its key fixed. `None` when there is none.
+///
+/// # Errors
+/// `IDEMPOTENCY_KEY_REUSED` when the key brought another event: to answer as if this one were written would be to lose it.
+pub fn repeated(facts: &[Recorded], id: EventId, event: &Event, request_id: &str) -> Result<Option<u64>, Refusal> {
+    match facts.iter().find(|recorded| recorded.envelope.id == id) {
+        None => Ok(None),
+        Some(known) if known.envelope.event == *event => Ok(Some(known.sequence)),
+        Some(known) => {
+            let told = format!("request id {request_id:?} was used on {} with another request", known.envelope.subject);
+            let refusal = Refusal::new(&reason::IDEMPOTENCY_KEY_REUSED, told).field("request_id").value(request_id);
+            Err(refusal.allowed("an id of its own for each request"))
+        }
+    }
+}
+
 /// What an append that failed tells its client. An aggregate with an event that this build cannot read is told as such: it takes no write.
 pub fn not_appended(ledger: &Ledger, subject: &str, error: AppendError) -> Refusal {
     if let Some(event) = ledger.closed(subject) {
@@ -209,6 +225,12 @@ mod tests {
         assert_eq!(shell.append(began(&shell, 3), 1).await.unwrap(), Some(2));
         let (facts, last) = shell.aggregate(&subject).await.unwrap();
         assert_eq!((facts.len(), last), (2, 2));
+        let (known, id) = (facts[0].envelope.event.clone(), EventId::from_bytes([1; 16]));
+        assert_eq!(repeated(&facts, id, &known, "k").unwrap(), Some(1));
+        assert_eq!(repeated(&facts, EventId::from_bytes([2; 16]), &known, "k").unwrap(), None);
+        let other = TermBegan { service: ServiceName::parse("scheduler").unwrap(), instance: "j".to_owned() }.into();
+        let refusal = repeated(&facts, id, &other, "k").unwrap_err();
+        assert_eq!((refusal.reason, refusal.value.as_deref()), ("IDEMPOTENCY_KEY_REUSED", Some("k")));
         assert_eq!(shell.at_least(2).await.unwrap_err().reason, "VIEW_BEHIND", "nobody follows here");
     }
 

@@ -10,7 +10,7 @@ use footplate_eventlog::beats::SharedBeats;
 use footplate_events::facts::{NodeCordonRequested, NodeDrainRequested, NodeLossDeclared, NodeUncordonRequested, cut_text};
 use footplate_events::{Event, Subject};
 use footplate_gpu_inventory_core::{Inventory, NodeState};
-use footplate_shell::{Shell, TRIES};
+use footplate_shell::{Shell, TRIES, repeated};
 use footplate_types::{EventId, NodeName, PrincipalId, RequestId};
 use tonic::{Request, Response, Status};
 
@@ -88,7 +88,7 @@ impl Nodes {
         let event_id = EventId::derived(&[id.as_bytes()]);
         let fact = event(id, cut_text(&request.reason));
         let subject = Subject::node_request(&name);
-        let sequence = self.append(event_id, subject, fact, actor).await?;
+        let sequence = self.append((event_id, request.request_id.as_str()), subject, fact, actor).await?;
         let mut answer = NodeRequestResponse { sequence, ..NodeRequestResponse::default() };
         if request.wait
             && let Some(refused) = self.answer(&id).await?
@@ -99,11 +99,11 @@ impl Nodes {
         Ok(Response::new(answer))
     }
 
-    async fn append(&self, id: EventId, subject: Subject, event: Event, actor: PrincipalId) -> Result<u64, Refusal> {
+    async fn append(&self, (id, key): (EventId, &str), subject: Subject, event: Event, actor: PrincipalId) -> Result<u64, Refusal> {
         for _ in 0..TRIES {
             let (facts, expected) = self.shell.aggregate(&subject).await?;
-            if let Some(before) = facts.iter().find(|recorded| recorded.envelope.id == id) {
-                return Ok(before.sequence);
+            if let Some(sequence) = repeated(&facts, id, &event, key)? {
+                return Ok(sequence);
             }
             let envelope = self.shell.envelope(id, subject.clone(), event.clone(), actor.clone());
             if let Some(sequence) = self.shell.append(envelope, expected).await? {

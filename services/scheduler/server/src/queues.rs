@@ -6,9 +6,9 @@ use footplate_api::server::principal;
 use footplate_api::v1::{ListQueuesRequest, ListQueuesResponse, Queue, SetQueueRequest, WriteResponse, queue_service_server::QueueService};
 use footplate_api::{Refusal, reason};
 use footplate_events::facts::{QueueConfigured, Quota};
-use footplate_events::{Event, Subject};
+use footplate_events::{Event, Recorded, Subject};
 use footplate_scheduler_core::{DEFAULT_QUEUE, Queue as Held, Stage, State, can_close};
-use footplate_shell::TRIES;
+use footplate_shell::{TRIES, repeated};
 use footplate_types::{EventId, Invalid, QueueName};
 use std::collections::BTreeMap;
 use tonic::{Request, Response, Status};
@@ -60,6 +60,14 @@ fn shown(name: &str, queue: &Held, pending: u32, running: u32) -> Queue {
     }
 }
 
+/// The settings that the newest of these events left.
+fn newest_of(events: &[Recorded]) -> Option<QueueConfigured> {
+    events.iter().rev().find_map(|recorded| match &recorded.envelope.event {
+        Event::QueueConfigured(settings) => Some(settings.clone()),
+        _ => None,
+    })
+}
+
 fn list(state: &State) -> Vec<Queue> {
     let mut counts: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
     for job in state.jobs().values() {
@@ -88,13 +96,16 @@ impl QueueService for Queues {
         };
         for _ in 0..TRIES {
             let (events, expected) = self.shell.aggregate(&subject).await?;
-            if let Some(known) = events.iter().find(|recorded| recorded.envelope.id == id) {
-                return Ok(Response::new(WriteResponse { sequence: known.sequence }));
+            // What a repeated request asked is told by what stood before it.
+            let known = events.iter().position(|recorded| recorded.envelope.id == id);
+            if let Some(at) = known {
+                let before = newest_of(&events[..at]).unwrap_or_else(|| Held::default().settings);
+                let asked = changed(&before, &request)?.into();
+                if let Some(sequence) = repeated(&events, id, &asked, &request.request_id)? {
+                    return Ok(Response::new(WriteResponse { sequence }));
+                }
             }
-            let newest = events.into_iter().rev().find_map(|recorded| match recorded.envelope.event {
-                Event::QueueConfigured(settings) => Some(settings),
-                _ => None,
-            });
+            let newest = newest_of(&events);
             let before = newest.clone().unwrap_or_else(|| Held::default().settings);
             let after = changed(&before, &request)?;
             if newest.as_ref() == Some(&after) {

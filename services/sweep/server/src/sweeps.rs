@@ -12,7 +12,7 @@ use footplate_api::{Refusal, reason};
 use footplate_blobs::Blobs;
 use footplate_events::facts::{DocumentRef, SweepCreated, SweepResumed, SweepStopRequested, cut_text};
 use footplate_events::{Event, PAYLOAD_MAX, Subject};
-use footplate_shell::TRIES;
+use footplate_shell::{TRIES, repeated};
 use footplate_sweep_core::{Standing, Sweep, TRIALS_MAX, check, sample_point};
 use footplate_types::{Digest, EventId, Invalid, PrincipalId, ProjectName, SweepId, TrialNumber};
 use std::ops::Bound;
@@ -164,13 +164,8 @@ impl SweepDoor {
         };
         for _ in 0..TRIES {
             let (events, expected) = self.shell.aggregate(&subject).await?;
-            if let Some(known) = events.iter().find(|recorded| recorded.envelope.id == event_id) {
-                if known.envelope.event != event {
-                    let told = format!("request id {request_id:?} was used for sweep {id} with another request");
-                    let refusal = Refusal::new(&reason::IDEMPOTENCY_KEY_REUSED, told).field("request_id").value(request_id);
-                    return Err(refusal.allowed("an id of its own for each request"));
-                }
-                return Ok(SweepWriteResponse { sweep_id: id.to_string(), sequence: known.sequence });
+            if let Some(sequence) = repeated(&events, event_id, &event, request_id)? {
+                return Ok(SweepWriteResponse { sweep_id: id.to_string(), sequence });
             }
             self.shell.at_least(expected).await?;
             let decided = {

@@ -148,6 +148,8 @@ async fn one_request_id_is_one_request_however_often_it_is_sent() {
     });
     let sequences: std::collections::BTreeSet<u64> = futures::future::join_all(calls).await.into_iter().collect();
     assert_eq!(sequences.len(), 1);
+    let reused = stage.client.clone().uncordon_node(asked("night-7")).await.unwrap_err();
+    assert!(reused.message().contains("was used on"), "{reused:?}");
     stage.stop().await;
 }
 

@@ -8,8 +8,8 @@ use footplate_api::{Refusal, reason};
 use footplate_events::facts::{Outcome, cut_text};
 use footplate_events::{Event, Subject};
 use footplate_scheduler_core::Answer;
-use footplate_shell::TRIES;
-use footplate_types::{EventId, PrincipalId, RequestId, RunId};
+use footplate_shell::{TRIES, repeated};
+use footplate_types::{EventId, PrincipalId, ProjectName, RequestId, RunId};
 use std::time::Duration;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
@@ -34,17 +34,9 @@ impl Jobs {
             "" => footplate_clock::request_id(),
             key => RequestId::derived(&[b"job", run.as_bytes(), key.as_bytes()]),
         };
-        let answered = self.answer_of(&run, &id);
-        let sequence = match &answered {
-            Some(answer) => answer.sequence,
-            None => {
-                self.must_live(&run)?;
-                let subject = Subject::job_request(&project, run);
-                self.append_request(subject, EventId::derived(&[b"requested", id.as_bytes()]), event(id, cut_text(&request.reason)), actor)
-                    .await?
-            }
-        };
-        let answer = match answered {
+        let event = event(id, cut_text(&request.reason));
+        let sequence = self.append_request(&project, run, (id, request.request_id.as_str()), event, actor).await?;
+        let answer = match self.answer_of(&run, &id) {
             None if request.wait => self.wait_for_answer(&run, &id, until).await,
             known => known,
         };
@@ -71,12 +63,22 @@ impl Jobs {
         Err(Refusal::new(&reason::JOB_ENDED, format!("the job of run {run} has ended already: it {how}")))
     }
 
-    async fn append_request(&self, subject: Subject, id: EventId, event: Event, actor: PrincipalId) -> Result<u64, Refusal> {
+    async fn append_request(
+        &self,
+        project: &ProjectName,
+        run: RunId,
+        (request, key): (RequestId, &str),
+        event: Event,
+        actor: PrincipalId,
+    ) -> Result<u64, Refusal> {
+        let subject = Subject::job_request(project, run);
+        let id = EventId::derived(&[b"requested", request.as_bytes()]);
         for _ in 0..TRIES {
             let (events, expected) = self.shell.aggregate(&subject).await?;
-            if let Some(known) = events.iter().find(|recorded| recorded.envelope.id == id) {
-                return Ok(known.sequence);
+            if let Some(sequence) = repeated(&events, id, &event, key)? {
+                return Ok(sequence);
             }
+            self.must_live(&run)?;
             let envelope = self.shell.envelope(id, subject.clone(), event.clone(), actor.clone());
             if let Some(sequence) = self.shell.append(envelope, expected).await? {
                 return Ok(sequence);

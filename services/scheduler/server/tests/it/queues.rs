@@ -33,6 +33,20 @@ async fn a_queue_is_made_changed_field_by_field_and_read_at_least_as_new_as_writ
 }
 
 #[tokio::test]
+async fn one_key_is_one_change_whatever_came_after_it_and_another_change_is_refused() {
+    let stage = stage().await;
+    let keyed = |weight| v1::SetQueueRequest { weight: Some(weight), request_id: "k".into(), ..named("night") };
+    set(&stage, v1::SetQueueRequest { quota_gpus: Some(8), ..named("night") }).await.unwrap();
+    let first = set(&stage, keyed(3)).await.unwrap();
+    set(&stage, v1::SetQueueRequest { weight: Some(5), quota_gpus: Some(4), ..named("night") }).await.unwrap();
+    assert_eq!(set(&stage, keyed(3)).await.unwrap(), first);
+    let reused = set(&stage, keyed(4)).await.unwrap_err();
+    assert_eq!((reused.reason.as_str(), reused.value.as_deref()), ("IDEMPOTENCY_KEY_REUSED", Some("k")));
+    assert_eq!(listed(&stage, 0).await.remove(1).weight, 5);
+    stage.scheduler.stop().await;
+}
+
+#[tokio::test]
 async fn two_who_change_a_queue_at_once_both_get_what_they_asked() {
     let stage = stage().await;
     let one = set(&stage, v1::SetQueueRequest { weight: Some(5), ..named("q") });

@@ -45,6 +45,12 @@ async fn hold_release_and_priority_go_the_same_way() {
     let call = stage.scheduler.client.once(jobs().hold_job(about(&run, "h", true))).await.unwrap();
     assert!(call.answered);
     assert_eq!(stage.scheduler.job(&run).await.state, "held");
+    let reused = stage.scheduler.client.once(jobs().release_job(about(&run, "h", true))).await.unwrap_err();
+    assert_eq!(
+        (reused.reason.as_str(), reused.field.as_deref()),
+        ("IDEMPOTENCY_KEY_REUSED", Some("request_id")),
+        "it would not be released"
+    );
     register(stage.broker.as_ref(), "n1", 1).await;
     let asked = v1::ReprioritizeJobRequest {
         project: "vision".to_owned(),
