@@ -107,8 +107,7 @@ class Demo:
 
     def start(self):
         began = time.monotonic()
-        say("The platform: six services, an agent with two slots and a broker, in one process; it knows a second person's token")
-        self.second_person.enter()
+        say("The platform: six services, an agent with two slots and a broker, in one process; a second person gets a token")
         command = [str(BINARY), "up", "--data", str(self.folder / "data"), "--listen", self.address, "--slots", "2",
                    "--set", "nats.port=%d" % free_port(), "--set", "nats.monitor-port=%d" % free_port(),
                    "--set", "admin.listen=127.0.0.1:%d" % free_port(), "--set", "nats.disk=2GiB"]
@@ -119,6 +118,7 @@ class Demo:
         self.platform = subprocess.Popen(command, env=self.env, stdout=self.log, stderr=self.log, start_new_session=True)
         self.eventually("a node that is ready", self.ready)
         self.footplate("node", "list", show=True)
+        self.second_person.enter()
         self.step("platform up", began)
 
     def ready(self):

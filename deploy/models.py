@@ -1,30 +1,28 @@
 """The second half of the demo: a sweep, and the way of its best model to production and back, with a second pair of eyes."""
 
-import os
-import secrets
-import subprocess
 import time
 
 MODEL = "digits"
 METRIC = "val/acc"
 TRIALS = 8
 # Who approves what the demo's own user proposes.
-SECOND = "local:rosa"
+SECOND = "user:rosa"
 
 
 class Second:
-    """A second person with a token of her own, made known to the platform before it starts."""
+    """A second person: a principal with a role and a token of her own."""
 
     def __init__(self, demo):
         self.demo = demo
-        self.token = "fp_" + secrets.token_hex(32)
+        self.token = None
 
     def enter(self):
-        """Adds the line to the file of tokens: what is kept is the token's digest."""
-        line = 'echo "$(printf %%s "$ROSA" | sha256sum | cut -d" " -f1) %s" >> data/tokens' % SECOND
-        print("$ %s" % line, flush=True)
-        (self.demo.folder / "data").mkdir(mode=0o700)
-        subprocess.run(["sh", "-c", "umask 077; " + line], cwd=self.demo.folder, env={**os.environ, "ROSA": self.token}, check=True)
+        """Made by the first: a principal, the role to approve, a token that ends by itself."""
+        self.demo.footplate("user", "create", SECOND, show=True)
+        self.demo.footplate("project", "grant", "default", SECOND, "approver", show=True)
+        command = ["token", "create", "-q", "--for", SECOND, "--expires", "1d"]
+        print("$ ROSA=$(footplate %s)" % " ".join(command), flush=True)
+        self.token = self.demo.footplate(*command).strip()
 
     def types(self, *args):
         self.demo.footplate(*args, show=True, token=("ROSA", self.token))

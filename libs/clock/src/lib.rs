@@ -2,7 +2,7 @@
 //!
 //! Everything else gets instants and ids as arguments, or takes a [`Clock`]; so a test or a simulation can stand in for both.
 
-use footplate_types::{EventId, RequestId, RunId, SessionId, SpoolId, SweepId, Timestamp};
+use footplate_types::{EventId, RequestId, RunId, SessionId, SpoolId, SweepId, Timestamp, TokenId};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -90,6 +90,11 @@ pub fn request_id() -> RequestId {
 /// A new sweep id.
 pub fn sweep_id() -> SweepId {
     SweepId::from_bytes(uuid7())
+}
+
+/// A new token id.
+pub fn token_id() -> TokenId {
+    TokenId::from_bytes(uuid7())
 }
 
 /// A new session id.

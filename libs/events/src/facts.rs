@@ -3,6 +3,7 @@
 //! Texts in facts are short and for people (at most [`TEXT_MAX`] characters); whatever is long is a document in the object store,
 //! named here by its digest.
 
+mod access;
 mod attempt;
 mod experiment;
 mod job;
@@ -17,6 +18,9 @@ mod sweep;
 mod term;
 mod trial;
 
+pub use access::{
+    PrincipalCreated, PrincipalDisabled, PrincipalEnabled, ProjectCreated, ProjectRoleGiven, ProjectRoleTaken, TokenCreated, TokenRevoked,
+};
 pub use attempt::{
     AttemptCheckpointed, AttemptExited, AttemptLogsArchived, AttemptLost, AttemptReady, AttemptStarted, Exit, FinalOffsets, INCOMPLETE_MAX,
     LogArchive, LogStream, LossEvidence, MemberExited, MemberLost, MemberReady, MemberStarted, Rendezvous, SessionEnd, WorkerExit,

@@ -1,7 +1,8 @@
 //! Where an event stands: `fp.ledger.<project>.<aggregate>.<id>`.
 
 use footplate_types::{
-    AttemptId, ExperimentId, Invalid, ModelId, ModelVersionId, NodeName, ProjectName, QueueName, RunId, ServiceName, SweepId, TrialId,
+    AttemptId, ExperimentId, Invalid, ModelId, ModelVersionId, NodeName, PRINCIPAL_FORMS, PrincipalId, ProjectName, QueueName, RunId,
+    ServiceName, SweepId, TokenId, TrialId,
 };
 use std::fmt;
 
@@ -32,13 +33,19 @@ pub enum Aggregate {
     Sweep,
     /// One point of a sweep and what came of it; leader-written, sweep.
     Trial,
+    /// A tenant, and the roles in it; client-written, registry.
+    Project,
+    /// A person or a program; client-written, registry.
+    Principal,
+    /// What a principal shows; client-written, registry.
+    Token,
     /// The terms of a service's leaders; written by whoever takes over.
     Term,
 }
 
 impl Aggregate {
     /// All kinds, in the order of this table.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::Experiment,
         Self::Run,
         Self::Job,
@@ -51,6 +58,9 @@ impl Aggregate {
         Self::ModelVersion,
         Self::Sweep,
         Self::Trial,
+        Self::Project,
+        Self::Principal,
+        Self::Token,
         Self::Term,
     ];
 
@@ -69,6 +79,9 @@ impl Aggregate {
             Self::ModelVersion => "model-version",
             Self::Sweep => "sweep",
             Self::Trial => "trial",
+            Self::Project => "project",
+            Self::Principal => "principal",
+            Self::Token => "token",
             Self::Term => "term",
         }
     }
@@ -80,7 +93,7 @@ impl Aggregate {
             Self::Job | Self::JobRequest | Self::Queue => "scheduler",
             Self::Attempt => "executor",
             Self::Node | Self::NodeRequest => "gpu-inventory",
-            Self::Model | Self::ModelVersion => "registry",
+            Self::Model | Self::ModelVersion | Self::Project | Self::Principal | Self::Token => "registry",
             Self::Sweep | Self::Trial => "sweep",
             Self::Term => "each service",
         }
@@ -97,7 +110,10 @@ impl Aggregate {
             | Self::NodeRequest
             | Self::Model
             | Self::ModelVersion
-            | Self::Sweep => true,
+            | Self::Sweep
+            | Self::Project
+            | Self::Principal
+            | Self::Token => true,
             Self::Job | Self::Attempt | Self::Node | Self::Trial | Self::Term => false,
         }
     }
@@ -189,6 +205,27 @@ impl Subject {
         Self::new(project, Aggregate::Trial, id)
     }
 
+    /// A project itself, with the roles in it; `_` for those that hold everywhere.
+    pub fn project(name: &ProjectName) -> Self {
+        Self::new(name, Aggregate::Project, name)
+    }
+
+    /// A principal.
+    ///
+    /// # Errors
+    /// One whose form is none of those that can hold a role: its id could be no token of a subject.
+    pub fn principal(id: &PrincipalId) -> Result<Self, Invalid> {
+        match id.kind() {
+            Some(_) => Ok(Self::platform(Aggregate::Principal, id)),
+            None => Err(Invalid::new("principal", id.as_str(), PRINCIPAL_FORMS)),
+        }
+    }
+
+    /// A token.
+    pub fn token(id: TokenId) -> Self {
+        Self::platform(Aggregate::Token, id)
+    }
+
     /// The terms of a service.
     pub fn term(service: &ServiceName) -> Self {
         Self::platform(Aggregate::Term, service)
@@ -220,6 +257,9 @@ impl Subject {
             | Aggregate::Model
             | Aggregate::ModelVersion
             | Aggregate::Sweep
+            | Aggregate::Project
+            | Aggregate::Principal
+            | Aggregate::Token
             | Aggregate::Term => None,
         }
     }
@@ -254,6 +294,16 @@ impl Subject {
     /// The queue this is about.
     pub fn queue_name(&self) -> Option<QueueName> {
         if self.aggregate == Aggregate::Queue { QueueName::parse(&self.id).ok() } else { None }
+    }
+
+    /// The principal this is about.
+    pub fn principal_id(&self) -> Option<PrincipalId> {
+        if self.aggregate == Aggregate::Principal { PrincipalId::parse(&self.id).ok() } else { None }
+    }
+
+    /// The token this is about.
+    pub fn token_id(&self) -> Option<TokenId> {
+        if self.aggregate == Aggregate::Token { TokenId::parse(&self.id).ok() } else { None }
     }
 
     /// The model this is about, for models and their versions.
@@ -298,6 +348,9 @@ impl Subject {
             Aggregate::ModelVersion => ModelVersionId::parse(&self.id).is_ok(),
             Aggregate::Sweep => SweepId::parse(&self.id).is_ok(),
             Aggregate::Trial => TrialId::parse(&self.id).is_ok(),
+            Aggregate::Project => self.id == self.project.as_str(),
+            Aggregate::Principal => PrincipalId::parse(&self.id).is_ok_and(|id| id.kind().is_some()),
+            Aggregate::Token => TokenId::parse(&self.id).is_ok(),
             Aggregate::Term => ServiceName::parse(&self.id).is_ok(),
         }
     }
@@ -348,6 +401,8 @@ mod tests {
             Subject::sweep(&project, sweep),
             Subject::trial(&project, TrialId { sweep, trial: footplate_types::TrialNumber(1) }),
         ];
+        subjects.extend([Subject::project(&project), Subject::token(TokenId::from_bytes([5; 16]))]);
+        subjects.push(Subject::principal(&PrincipalId::parse("user:ada").unwrap()).unwrap());
         subjects.extend(services.iter().map(Subject::term));
         let kinds: std::collections::BTreeSet<Aggregate> = subjects.iter().map(|subject| subject.aggregate).collect();
         assert_eq!(kinds.len(), Aggregate::ALL.len(), "one of every kind");

@@ -144,6 +144,15 @@ macro_rules! concat_type {
     (Trial, $verb:literal, $version:literal) => {
         concat!("footplate.trial.", $verb, ".v", $version)
     };
+    (Project, $verb:literal, $version:literal) => {
+        concat!("footplate.project.", $verb, ".v", $version)
+    };
+    (Principal, $verb:literal, $version:literal) => {
+        concat!("footplate.principal.", $verb, ".v", $version)
+    };
+    (Token, $verb:literal, $version:literal) => {
+        concat!("footplate.token.", $verb, ".v", $version)
+    };
     (Term, $verb:literal, $version:literal) => {
         concat!("footplate.term.", $verb, ".v", $version)
     };
@@ -151,6 +160,17 @@ macro_rules! concat_type {
 
 events! {
     TermBegan = Term, "began", 1, read by "the service's own instances";
+
+    ProjectCreated = Project, "created", 1, read by "every service, for its front";
+    ProjectRoleGiven = Project, "role-given", 1, read by "every service, for its front";
+    ProjectRoleTaken = Project, "role-taken", 1, read by "every service, for its front";
+
+    PrincipalCreated = Principal, "created", 1, read by "every service, for its front";
+    PrincipalDisabled = Principal, "disabled", 1, read by "every service, for its front";
+    PrincipalEnabled = Principal, "enabled", 1, read by "every service, for its front";
+
+    TokenCreated = Token, "created", 1, read by "every service, for its front";
+    TokenRevoked = Token, "revoked", 1, read by "every service, for its front";
 
     ExperimentCreated = Experiment, "created", 1, read by "tracker";
     ExperimentNoted = Experiment, "noted", 1, read by "tracker";

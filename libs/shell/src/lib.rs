@@ -3,9 +3,11 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod gate;
 mod named;
 mod verify;
 
+pub use gate::AccessGate;
 pub use named::{Named, resolve};
 pub use verify::verified;
 

@@ -128,6 +128,11 @@ id! {
     SweepId
 }
 
+id! {
+    /// A token that stands for a principal: its public name, not its secret.
+    TokenId
+}
+
 impl ExperimentId {
     /// The id of the experiment called `name` in `project`.
     pub fn of(project: &crate::ProjectName, name: &crate::DisplayName) -> Self {

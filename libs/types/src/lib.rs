@@ -3,20 +3,25 @@
 //! Every value of these types is valid by construction: the only way in is a checked constructor (serde uses the same one).
 //! This crate knows no wire format, reads no clock and draws no randomness; ids are minted by `footplate-clock`.
 
+mod bearer;
 mod id;
 mod invalid;
 mod name;
 mod resource;
+mod role;
 mod text_form;
 mod time;
 
+pub use bearer::Bearer;
 pub use id::{
     AttemptId, AttemptNumber, Digest, Epoch, EventId, ExperimentId, MemberIndex, ModelId, ModelVersionId, Rank, RequestId, RunId,
-    SessionId, SpoolId, SweepId, TrialId, TrialNumber, VersionNumber,
+    SessionId, SpoolId, SweepId, TokenId, TrialId, TrialNumber, VersionNumber,
 };
 pub use invalid::Invalid;
 pub use name::{
-    AliasName, ArtifactPath, DisplayName, MetricName, ModelName, NodeName, ParamKey, PrincipalId, ProjectName, QueueName, ServiceName,
+    AliasName, ArtifactPath, DisplayName, MetricName, ModelName, NodeName, PRINCIPAL_FORMS, ParamKey, PrincipalId, PrincipalKind,
+    ProjectName, QueueName, ServiceName,
 };
 pub use resource::{ByteSize, Gpu, GpuModel, GpuUuid, Millis, NodeShape, NvlinkIsland, SlotIndex};
+pub use role::Role;
 pub use time::Timestamp;

@@ -142,11 +142,54 @@ impl PrincipalId {
         Self(format!("{NODE}{node}"))
     }
 
+    /// Whoever runs the platform on their own machine: `local:<user>`, with the user's name made a slug.
+    pub fn of_local_user(user: &str) -> Self {
+        Self(format!("{LOCAL}{}", NodeName::from_host(user).map_or_else(|_| "user".to_owned(), |slug| slug.0)))
+    }
+
     /// Whether this is a node's agent rather than a person or a program.
     pub fn is_node(&self) -> bool {
         self.0.starts_with(NODE)
     }
+
+    /// What kind of principal this is; `None` for one that can hold no role and no token, as its form is none of those that are known.
+    pub fn kind(&self) -> Option<PrincipalKind> {
+        let slug = |text: &str| check_slug("principal", text).is_ok();
+        let (kind, name) = self.0.split_once(':')?;
+        match (kind, name.split_once(':')) {
+            ("user", None) if slug(name) => Some(PrincipalKind::User),
+            ("local", None) if slug(name) => Some(PrincipalKind::Local),
+            ("service", None) if slug(name) => Some(PrincipalKind::Service { project: None }),
+            ("service", Some((project, name))) if slug(name) && slug(project) => {
+                Some(PrincipalKind::Service { project: Some(ProjectName(project.to_owned())) })
+            }
+            ("node", None) => NodeName::parse(name).ok().map(PrincipalKind::Node),
+            _ => None,
+        }
+    }
 }
+
+/// What a principal is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PrincipalKind {
+    /// A person, `user:<slug>`.
+    User,
+    /// Whoever runs the platform on their own machine, `local:<slug>`.
+    Local,
+    /// A program: `service:<slug>` of the platform, `service:<project>:<slug>` of one project.
+    Service {
+        /// The project that it belongs to.
+        project: Option<ProjectName>,
+    },
+    /// A node's agent, `node:<name>`.
+    Node(NodeName),
+}
+
+/// What principals' ids look like, for refusals.
+pub const PRINCIPAL_FORMS: &str =
+    "user:<name>, service:<name>, service:<project>:<name>, local:<name> or node:<name>; names of a-z, 0-9 and -";
+/// How the principal of whoever runs the platform on their own machine begins.
+const LOCAL: &str = "local:";
 
 /// How the principal of a node's agent begins.
 const NODE: &str = "node:";
@@ -179,6 +222,25 @@ impl NodeName {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_principal_that_can_hold_a_token_has_one_of_the_known_forms() {
+        let kind = |text: &str| PrincipalId::parse(text).unwrap().kind();
+        assert_eq!(kind("user:ada"), Some(PrincipalKind::User));
+        assert_eq!(kind("service:ci"), Some(PrincipalKind::Service { project: None }));
+        let project = ProjectName::parse("vision").unwrap();
+        assert_eq!(kind("service:vision:ci"), Some(PrincipalKind::Service { project: Some(project) }));
+        assert_eq!(kind("node:gpu-1"), Some(PrincipalKind::Node(NodeName::parse("gpu-1").unwrap())));
+        for text in
+            ["ada", "user:", "user:Ada", "user:a.b", "user:a:b", "service:_:ci", "service:a:b:c", "node:a:b", "user:*", "user:>", ":x"]
+        {
+            assert_eq!(kind(text), None, "{text}");
+        }
+        for (user, id) in [("ada", "local:ada"), ("Ada.L_x", "local:ada-l-x"), ("", "local:user"), ("é", "local:user")] {
+            let made = PrincipalId::of_local_user(user);
+            assert_eq!((made.as_str(), made.kind()), (id, Some(PrincipalKind::Local)), "{user}");
+        }
+    }
 
     #[test]
     fn a_slug_lets_nothing_pass_that_means_something_in_a_subject() {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use prost::Message;
-use prost_types::FileDescriptorSet;
+use prost_reflect::{DynamicMessage, Value};
 
 use crate::generated::Generated;
 
@@ -16,7 +16,7 @@ const PROTO: &str = "proto";
 
 /// All made code, as it should be.
 pub(crate) fn render(root: &Path) -> Result<Generated> {
-    let descriptors = compile(&root.join(PROTO))?;
+    let compiler = compile(&root.join(PROTO))?;
     let made = tempfile::tempdir().context("cannot make a temporary folder")?;
     let mut config = tonic_prost_build::Config::new();
     // Sorted maps: the same message gives the same bytes, so a body can be told by its digest.
@@ -24,7 +24,7 @@ pub(crate) fn render(root: &Path) -> Result<Generated> {
     tonic_prost_build::configure()
         .out_dir(made.path())
         .emit_rerun_if_changed(false)
-        .compile_fds_with_config(descriptors.clone(), config)
+        .compile_fds_with_config(compiler.file_descriptor_set(), config)
         .context("the protos compile, but no code can be made of them")?;
 
     let mut generated = Generated::default();
@@ -33,11 +33,11 @@ pub(crate) fn render(root: &Path) -> Result<Generated> {
         let entry = entry?;
         generated.add(Path::new(FOLDER).join(entry.file_name()), fs::read(entry.path())?);
     }
-    generated.add(Path::new(FOLDER).join("descriptors.binpb"), without_source(descriptors).encode_to_vec());
+    generated.add(Path::new(FOLDER).join("descriptors.binpb"), descriptors(&compiler)?);
     Ok(generated)
 }
 
-fn compile(folder: &Path) -> Result<FileDescriptorSet> {
+fn compile(folder: &Path) -> Result<protox::Compiler> {
     let mut files = Vec::new();
     protos(folder, &mut files)?;
     files.sort();
@@ -46,7 +46,7 @@ fn compile(folder: &Path) -> Result<FileDescriptorSet> {
     compiler.include_source_info(true).include_imports(true);
     // The error's own text points at file, line and column.
     compiler.open_files(&files).map_err(|error| anyhow::anyhow!("{error:?}"))?;
-    Ok(compiler.file_descriptor_set())
+    Ok(compiler)
 }
 
 fn protos(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
@@ -61,8 +61,14 @@ fn protos(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Comments make the code's documentation; the descriptors that every binary carries go without.
-fn without_source(mut descriptors: FileDescriptorSet) -> FileDescriptorSet {
-    descriptors.file.iter_mut().for_each(|file| file.source_code_info = None);
-    descriptors
+/// The descriptors that every binary carries: with the options of the methods, which only a dynamic message keeps; without comments, which make
+/// the code's documentation and no more.
+fn descriptors(compiler: &protox::Compiler) -> Result<Vec<u8>> {
+    let pool = compiler.descriptor_pool();
+    let set = pool.get_message_by_name("google.protobuf.FileDescriptorSet").context("protox knows google/protobuf/descriptor.proto")?;
+    let mut set = DynamicMessage::decode(set, compiler.encode_file_descriptor_set().as_slice())?;
+    if let Some(files) = set.get_field_by_name_mut("file").and_then(Value::as_list_mut) {
+        files.iter_mut().filter_map(Value::as_message_mut).for_each(|file| file.clear_field_by_name("source_code_info"));
+    }
+    Ok(set.encode_to_vec())
 }

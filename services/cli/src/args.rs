@@ -87,6 +87,22 @@ pub enum Verb {
     /// Events of the ledger
     #[command(subcommand)]
     Event(EventVerb),
+    /// Projects, and who has which role in them
+    #[command(subcommand)]
+    Project(ProjectVerb),
+    /// Principals: people and programs
+    #[command(subcommand)]
+    User(UserVerb),
+    /// Tokens: what principals show
+    #[command(subcommand)]
+    Token(TokenVerb),
+    /// Keep a platform's address and your token
+    Login(commands::login::Args),
+    /// Say whom your token stands for
+    Whoami(commands::whoami::Args),
+    /// The platforms and projects that this command line knows
+    #[command(subcommand)]
+    Context(ContextVerb),
     /// Show what a run stands on and what stands on it, rebuilt from the ledger
     Lineage(commands::lineage::Args),
     /// Rebuild views from the ledger
@@ -211,8 +227,60 @@ pub enum EventVerb {
     Show(commands::event::show::Args),
 }
 
+/// Verbs of `project`.
+#[derive(Debug, Subcommand)]
+pub enum ProjectVerb {
+    /// Make a project
+    Create(commands::project::create::Args),
+    /// List the projects in which you have a role
+    List(commands::project::list::Args),
+    /// Show a project and the roles in it
+    Show(commands::project::show::Args),
+    /// Give someone a role in a project
+    Grant(commands::project::grant::Args),
+    /// Take someone's role in a project
+    Revoke(commands::project::revoke::Args),
+}
+
+/// Verbs of `user`.
+#[derive(Debug, Subcommand)]
+pub enum UserVerb {
+    /// Make a principal, a person or a program
+    Create(commands::user::create::Args),
+    /// List principals
+    List(commands::user::list::Args),
+    /// Shut principals out
+    Disable(commands::user::disable::Args),
+    /// Let principals in again
+    Enable(commands::user::enable::Args),
+}
+
+/// Verbs of `token`.
+#[derive(Debug, Subcommand)]
+pub enum TokenVerb {
+    /// Make a token, for yourself or for a program
+    Create(commands::token::create::Args),
+    /// List tokens
+    List(commands::token::list::Args),
+    /// Take tokens back
+    Revoke(commands::token::revoke::Args),
+}
+
+/// Verbs of `context`.
+#[derive(Debug, Subcommand)]
+pub enum ContextVerb {
+    /// List the contexts of this command line
+    List(commands::context::list::Args),
+    /// Make a context the one that is used when none is named
+    Use(commands::context::r#use::Args),
+    /// Change the project of a context
+    Set(commands::context::set::Args),
+    /// Forget a context
+    Delete(commands::context::delete::Args),
+}
+
 /// Verbs that the design has and this build does not.
-const NOT_BUILT: [&str; 4] = ["project", "simulate", "subscription", "token"];
+const NOT_BUILT: [&str; 2] = ["simulate", "subscription"];
 
 /// What to tell of a command line that could not be read because what it asks is known but not built yet; `None` for any other fault.
 pub fn not_built(error: &clap::Error) -> Option<String> {
@@ -268,8 +336,8 @@ mod tests {
     #[test]
     fn what_is_known_and_not_built_is_refused_by_its_name() {
         for (words, named) in [
-            (&["project", "list"][..], "`project` is known"),
-            (&["token"], "`token` is known"),
+            (&["simulate", "x"][..], "`simulate` is known"),
+            (&["subscription"], "`subscription` is known"),
             (&["replay", "--at", "7"], "`replay --at` is known"),
         ] {
             assert!(told(words).is_some_and(|text| text.contains(named)), "{words:?}: {:?}", told(words));

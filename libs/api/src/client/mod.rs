@@ -62,6 +62,8 @@ services! {
     logs: log_service_client::LogServiceClient;
     metrics: metric_service_client::MetricServiceClient;
     nodes: node_service_client::NodeServiceClient;
+    principals: principal_service_client::PrincipalServiceClient;
+    projects: project_service_client::ProjectServiceClient;
     queues: queue_service_client::QueueServiceClient;
     registry: registry_service_client::RegistryServiceClient;
     registry_views: registry_view_service_client::RegistryViewServiceClient;
@@ -69,6 +71,7 @@ services! {
     scheduler_views: scheduler_view_service_client::SchedulerViewServiceClient;
     sweep_views: sweep_view_service_client::SweepViewServiceClient;
     sweeps: sweep_service_client::SweepServiceClient;
+    tokens: token_service_client::TokenServiceClient;
     tracker_views: tracker_view_service_client::TrackerViewServiceClient;
 }
 

@@ -7,7 +7,6 @@ mod answer;
 mod frame;
 mod request;
 
-use axum::Router;
 use axum::body::Body;
 use http::{Request, Response};
 use prost_reflect::DescriptorPool;
@@ -17,11 +16,11 @@ use tower::Service;
 
 use crate::descriptors::method_in;
 use crate::refusal::Refusal;
-use crate::server::deadline_passed;
+use crate::server::{Guarded, deadline_passed};
 use request::Call;
 
 /// Answers one call with a JSON or protobuf body.
-pub(crate) async fn answer(pool: &DescriptorPool, grpc: Router, request: Request<Body>, at: Option<Instant>) -> Response<Body> {
+pub(crate) async fn answer(pool: &DescriptorPool, grpc: Guarded, request: Request<Body>, at: Option<Instant>) -> Response<Body> {
     let Some(method) = method_in(pool, request.uri().path()) else {
         return answer::page_not_found();
     };

@@ -44,6 +44,8 @@ reasons! {
     STREAMING_ONLY: Unimplemented, "the method streams, and the JSON door carries single messages only", "call it over gRPC";
 
     PROJECT_NOT_FOUND: NotFound, "no such project", "list the projects you may see, or create it";
+    PRINCIPAL_NOT_FOUND: NotFound, "no such principal", "list the principals, or make it: `footplate user create`";
+    TOKEN_NOT_FOUND: NotFound, "no such token that the caller may see", "list the tokens: `footplate token list --all`";
     EXPERIMENT_NOT_FOUND: NotFound, "no such experiment", "list the project's experiments";
     RUN_NOT_FOUND: NotFound, "no such run in this project", "list the project's runs; an id may be given by a unique prefix";
     JOB_NOT_FOUND: NotFound, "the run has no job", "list the project's jobs; a run without a job was logged from outside";
@@ -62,6 +64,7 @@ reasons! {
 
     IDEMPOTENCY_KEY_REUSED: Conflict, "the request id was used before with another body", "use a fresh request id, or send the same body";
     ID_TAKEN: Conflict, "something of this id or name exists already", "choose another id or name, or use what is there";
+    PRINCIPAL_DISABLED: Conflict, "the principal is shut out", "let it in again: `footplate user enable`";
     RUN_ENDED: Conflict, "the run has ended, and its record is closed to this", "log to a run that is open";
     RUN_HAS_JOB: Conflict, "the run is a job's: its platform ends it, not a client", "cancel the job instead";
     JOB_ENDED: Conflict, "the job has ended", "submit it again: `footplate run rerun`";
@@ -89,11 +92,14 @@ reasons! {
 
     TOKEN_MISSING: Unauthenticated, "the call carries no token", "set FOOTPLATE_TOKEN; on your own machine `footplate up` makes a token and the command line finds it, once it says that it is up";
     TOKEN_UNKNOWN: Unauthenticated, "the token is not known, or was revoked", "ask for a new token";
-    PROJECT_DENIED: Denied, "the caller may not do this in this project", "ask the project's owner";
+    PROJECT_DENIED: Denied, "the caller may not do this in this project", "ask an admin of the project: `footplate project show PROJECT` names them";
+    PLATFORM_DENIED: Denied, "it belongs to no project, and the caller may not do it", "ask an admin of the platform: `footplate project show _` names them";
+    OWN_ACCESS: Denied, "nobody takes from themselves what only an admin can give back", "ask another admin of the platform";
     OWN_PROPOSAL: Denied, "nobody approves what they proposed themselves, unless they are the project's only member", "ask another member to approve it";
     NODE_DENIED: Denied, "a node spoke for a run that is not placed on it", "look whether two nodes share a name";
 
     QUOTA_EXCEEDED: Exhausted, "it asks for more than the queue's quota will ever allow", "ask for less, or raise the quota: `footplate queue set`";
+    LIMIT_REACHED: Exhausted, "there are as many as there may be", "take away some that are not needed";
     TOO_LARGE: Exhausted, "the request is larger than is taken at once", "send it in smaller parts, or store it and send its digest";
     NO_NODE_FITS: Exhausted, "no node that is known could ever hold it", "ask for less, or let it wait for such a node: `footplate submit --queue-anyway`";
     TOO_MANY_REQUESTS: Exhausted, "more is asked at once than is served at once", "ask again in a moment";

@@ -1,8 +1,6 @@
 //! Who calls, for which project, and until when they wait.
 
-use std::sync::Arc;
-
-use footplate_types::{Invalid, PrincipalId, ProjectName};
+use footplate_types::{Bearer, Invalid, PrincipalId, ProjectName};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use tokio::time::Instant;
@@ -13,14 +11,9 @@ use crate::refusal::{Refusal, reason};
 /// The header that names the project a call is for, where the request itself does not.
 pub const PROJECT_HEADER: &str = "footplate-project";
 
-/// Tells a token's principal; `None` is a call without a token.
-pub type Authenticator = Arc<dyn Fn(Option<&str>) -> Result<PrincipalId, Refusal> + Send + Sync>;
-
 /// Who calls: set by the front before a method runs.
 #[derive(Clone, Debug)]
-pub(crate) struct Caller {
-    pub(crate) principal: PrincipalId,
-}
+pub(crate) struct Caller(pub(crate) Bearer);
 
 /// Until when the caller waits.
 #[derive(Clone, Copy, Debug)]
@@ -29,9 +22,17 @@ pub(crate) struct CallDeadline(pub(crate) Instant);
 /// Who calls.
 ///
 /// # Errors
-/// When the server has no authenticator and so knows nobody.
+/// When the server has no gate and so knows nobody.
 pub fn principal<T>(request: &Request<T>) -> Result<PrincipalId, Refusal> {
-    let caller = request.extensions().get::<Caller>().map(|caller| caller.principal.clone());
+    bearer(request).map(|bearer| bearer.principal.clone())
+}
+
+/// Who calls, within the limits of their token.
+///
+/// # Errors
+/// As [`principal`].
+pub fn bearer<T>(request: &Request<T>) -> Result<&Bearer, Refusal> {
+    let caller = request.extensions().get::<Caller>().map(|caller| &caller.0);
     caller.ok_or_else(|| Refusal::new(&reason::TOKEN_MISSING, "the call has no principal"))
 }
 

@@ -1,5 +1,6 @@
 //! Deadlines of calls: read from either protocol's header, and enforced on the answer and on its stream.
 
+use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 use hyper::body::{Body, Frame, SizeHint};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use tonic::Status;
 
 use crate::refusal::{Refusal, reason};
@@ -46,20 +47,29 @@ pub(crate) fn passed() -> Refusal {
     Refusal::new(&reason::DEADLINE_PASSED, "the call's deadline passed before it was done")
 }
 
-/// A gRPC answer whose stream ends with DEADLINE_EXCEEDED when its time is over.
-pub(crate) struct UntilDeadline<B> {
+/// A gRPC answer whose stream ends with a refusal when `end` gives one.
+pub(crate) struct Until<B> {
     inner: B,
-    end: Pin<Box<Sleep>>,
+    end: Pin<Box<dyn Future<Output = Refusal> + Send>>,
     over: bool,
 }
 
-impl<B> UntilDeadline<B> {
-    pub(crate) fn new(inner: B, at: Instant) -> Self {
-        Self { inner, end: Box::pin(sleep_until(at)), over: false }
+impl<B> Until<B> {
+    pub(crate) fn new(inner: B, end: Pin<Box<dyn Future<Output = Refusal> + Send>>) -> Self {
+        Self { inner, end, over: false }
+    }
+
+    /// Until a time.
+    pub(crate) fn deadline(inner: B, at: Instant) -> Self {
+        let end = async move {
+            sleep_until(at).await;
+            passed()
+        };
+        Self::new(inner, Box::pin(end))
     }
 }
 
-impl<B: Body<Data = Bytes> + Unpin> Body for UntilDeadline<B> {
+impl<B: Body<Data = Bytes> + Unpin> Body for Until<B> {
     type Data = Bytes;
     type Error = B::Error;
 
@@ -67,17 +77,15 @@ impl<B: Body<Data = Bytes> + Unpin> Body for UntilDeadline<B> {
         if self.over {
             return Poll::Ready(None);
         }
-        if let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(context) {
-            return Poll::Ready(frame);
+        // The end first: a stream that always has a frame would never end.
+        if let Poll::Ready(refusal) = self.end.as_mut().poll(context) {
+            self.over = true;
+            let mut trailers = HeaderMap::new();
+            // Fails only for messages that no header can carry, and a refusal's is made for headers.
+            let _ = Status::from(refusal).add_header(&mut trailers);
+            return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
         }
-        if self.end.as_mut().poll(context).is_pending() {
-            return Poll::Pending;
-        }
-        self.over = true;
-        let mut trailers = HeaderMap::new();
-        // Fails only for messages that no header can carry, and this one is ours.
-        let _ = Status::from(passed()).add_header(&mut trailers);
-        Poll::Ready(Some(Ok(Frame::trailers(trailers))))
+        Pin::new(&mut self.inner).poll_frame(context)
     }
 
     fn is_end_stream(&self) -> bool {

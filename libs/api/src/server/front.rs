@@ -1,6 +1,6 @@
 //! The front that every request passes: pages here, gRPC there, JSON through the door.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -20,10 +20,12 @@ use tonic::Status;
 use tower::Service;
 use tracing::{Instrument, Span};
 
-use super::Authenticator;
 use super::caller::{CallDeadline, Caller, token};
-use super::deadline::{self, UntilDeadline};
+use super::deadline::{self, Until};
+use super::gate::Gate;
+use super::guard::{Check, Guarded};
 use super::measure::Measure;
+use super::need::Need;
 use crate::descriptors::{method_in, paths_in};
 use crate::door;
 use crate::json::nearest;
@@ -39,10 +41,12 @@ pub(crate) struct Front {
 }
 
 struct Shared {
-    grpc: Router,
+    grpc: Guarded,
     pages: Router,
     served: BTreeSet<&'static str>,
-    authenticator: Option<Authenticator>,
+    gate: Option<Arc<dyn Gate>>,
+    /// What each method takes of its caller; nobody may call one that is not here.
+    needs: BTreeMap<String, Arc<Need>>,
     pool: DescriptorPool,
     measure: Measure,
 }
@@ -52,11 +56,13 @@ impl Front {
         grpc: Router,
         pages: Router,
         served: BTreeSet<&'static str>,
-        authenticator: Option<Authenticator>,
+        gate: Option<Arc<dyn Gate>>,
         pool: DescriptorPool,
         measure: Measure,
     ) -> Self {
-        Self { shared: Arc::new(Shared { grpc, pages, served, authenticator, pool, measure }) }
+        let need = |path: String| method_in(&pool, &path).and_then(|method| Need::of(&pool, &method)).map(|need| (path, Arc::new(need)));
+        let needs = paths_in(&pool).filter_map(need).collect();
+        Self { shared: Arc::new(Shared { grpc: Guarded(grpc), pages, served, gate, needs, pool, measure }) }
     }
 }
 
@@ -118,10 +124,10 @@ impl Shared {
     }
 
     async fn grpc(&self, request: Request<Body>, at: Option<Instant>) -> Response<Body> {
-        let mut router = self.grpc.clone();
-        let Some(at) = at else { return sure(router.call(request).await) };
-        match timeout_at(at, router.call(request)).await {
-            Ok(response) => sure(response).map(|body| Body::new(UntilDeadline::new(body, at))),
+        let mut methods = self.grpc.clone();
+        let Some(at) = at else { return sure(methods.call(request).await) };
+        match timeout_at(at, methods.call(request)).await {
+            Ok(response) => sure(response).map(|body| Body::new(Until::deadline(body, at))),
             Err(_) => grpc_refusal(deadline::passed()),
         }
     }
@@ -145,15 +151,24 @@ impl Shared {
         Err(refusal.allowed(served.join(", ")))
     }
 
+    /// Lets in whoever may call the method; where that hangs on the request's project, the guard is left to look.
     fn admit(&self, request: &mut Request<Body>) -> Result<(), Refusal> {
-        let path = request.uri().path().trim_start_matches('/');
-        if OPEN_PACKAGES.iter().any(|package| path.starts_with(package)) {
+        let path = request.uri().path();
+        if OPEN_PACKAGES.iter().any(|package| path.trim_start_matches('/').starts_with(package)) {
             return Ok(());
         }
-        if let Some(authenticator) = &self.authenticator {
-            let principal = authenticator(token(request.headers()))?;
-            request.extensions_mut().insert(Caller { principal });
+        let Some(gate) = self.gate.clone() else {
+            return Err(Refusal::new(&reason::PLATFORM_DENIED, "this server knows nobody, and so lets nobody in"));
+        };
+        let bearer = gate.bearer(token(request.headers()))?;
+        let Some(need) = self.needs.get(path).cloned() else {
+            return Err(Refusal::new(&reason::PLATFORM_DENIED, format!("nothing says who may call {path}, so nobody may")));
+        };
+        if !need.looks_into_the_request() {
+            need.admit(gate.as_ref(), &bearer, None)?;
         }
+        request.extensions_mut().insert(Caller(bearer.clone()));
+        request.extensions_mut().insert(Check { gate, bearer, need });
         Ok(())
     }
 }
@@ -169,7 +184,7 @@ fn is_grpc(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }
 
-fn grpc_refusal(refusal: Refusal) -> Response<Body> {
+pub(crate) fn grpc_refusal(refusal: Refusal) -> Response<Body> {
     Status::from(refusal).into_http()
 }
 

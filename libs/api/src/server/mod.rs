@@ -1,18 +1,24 @@
 //! One port for everything: gRPC over HTTP/2, the JSON door over HTTP/1.1 and HTTP/2, reflection, health and plain pages.
 //!
-//! Every call passes the same front: a span that continues the caller's trace, the caller's principal, its deadline. The front decides
-//! nothing else; what a method does is its service's.
+//! Every call passes the same front: a span that continues the caller's trace, the caller's principal, whether they may, its deadline. What a
+//! method takes of its caller the protos say, and who may what is told by a [`Gate`]; what a method does is its service's.
 
 mod caller;
 mod deadline;
 mod front;
+mod gate;
+mod guard;
 mod lines;
 mod listener;
 mod measure;
+mod need;
 mod parts;
 
-pub use caller::{Authenticator, PROJECT_HEADER, deadline, named_project, principal, project};
+pub use caller::{PROJECT_HEADER, bearer, deadline, named_project, principal, project};
 pub(crate) use deadline::passed as deadline_passed;
+pub use gate::{Changed, Gate};
+pub(crate) use guard::Guarded;
 pub use lines::{Lines, Turn};
 pub use listener::serve;
+pub use need::{Need, Scope};
 pub use parts::ServerParts;

@@ -17,8 +17,8 @@ use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 use tower::Service;
 
-use super::Authenticator;
 use super::front::Front;
+use super::gate::{Gate, Open};
 use super::measure::Measure;
 use crate::descriptors;
 use crate::refusal::Refusal;
@@ -28,7 +28,7 @@ pub struct ServerParts {
     routes: RoutesBuilder,
     served: BTreeSet<&'static str>,
     pages: Router,
-    authenticator: Option<Authenticator>,
+    gate: Option<Arc<dyn Gate>>,
     readiness: Readiness,
     measure: Measure,
 }
@@ -39,7 +39,7 @@ impl Default for ServerParts {
             routes: RoutesBuilder::default(),
             served: BTreeSet::new(),
             pages: Router::new(),
-            authenticator: None,
+            gate: None,
             readiness: Readiness::default(),
             measure: Measure::default(),
         }
@@ -78,11 +78,17 @@ impl ServerParts {
         self
     }
 
-    /// Who a token stands for. Health and reflection answer everyone; without an authenticator nobody has a principal.
+    /// Who may call, and what. Health and reflection answer everyone; without a gate nobody may anything else.
     #[must_use]
-    pub fn authenticator(mut self, tell: impl Fn(Option<&str>) -> Result<PrincipalId, Refusal> + Send + Sync + 'static) -> Self {
-        self.authenticator = Some(Arc::new(tell));
+    pub fn gate(mut self, gate: Arc<dyn Gate>) -> Self {
+        self.gate = Some(gate);
         self
+    }
+
+    /// A gate behind which everybody who is told apart may everything: for tests, and for servers with one caller.
+    #[must_use]
+    pub fn authenticator(self, tell: impl Fn(Option<&str>) -> Result<PrincipalId, Refusal> + Send + Sync + 'static) -> Self {
+        self.gate(Arc::new(Open(tell)))
     }
 
     /// Health says SERVING while this is ready.
@@ -107,7 +113,7 @@ impl ServerParts {
         self.routes.add_service(reflection().build_v1alpha().expect("the descriptors are made together with the code"));
         let routes: Routes = self.routes.routes();
         let served = self.served.clone();
-        let front = Front::new(routes.into_axum_router(), self.pages, served, self.authenticator, door_pool(), self.measure);
+        let front = Front::new(routes.into_axum_router(), self.pages, served, self.gate, door_pool(), self.measure);
         (front, Health { reporter, served: self.served, readiness: self.readiness })
     }
 }

@@ -79,13 +79,12 @@ async fn a_refusal_carries_its_reason_field_and_advice() {
 #[tokio::test]
 async fn numbers_that_json_has_no_form_for_pass_as_text() {
     let server = start().await;
-    let answer = call(server.address, "MetricService/GetHistory", "{}").await;
+    let answer = call(server.address, "MetricService/GetHistory", r#"{"project": "vision"}"#).await;
     assert_eq!(
         answer.json()["points"],
         json!([{"value": "NaN", "step": "0"}, {"value": "-Infinity", "step": "0"}, {"value": 0.5, "step": "0"}])
     );
-    let batch =
-        r#"{"session": "s", "series": [{"name": "推/loss", "points": [{"value": "NaN"}, {"value": "Infinity"}, {"value": 1e300}]}]}"#;
+    let batch = r#"{"project": "vision", "session": "s", "series": [{"name": "推/loss", "points": [{"value": "NaN"}, {"value": "Infinity"}, {"value": 1e300}]}]}"#;
     assert_eq!(call(server.address, "MetricService/LogBatch", batch).await.json(), json!({"session": "s", "acked": "2"}));
     // Not JSON at all, though Python's default encoder writes it.
     let answer = call(server.address, "MetricService/LogBatch", r#"{"series": [{"points": [{"value": NaN}]}]}"#).await;

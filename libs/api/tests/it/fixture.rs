@@ -39,6 +39,16 @@ impl Drop for Fixture {
 }
 
 pub(crate) async fn start() -> Fixture {
+    let authenticator = |token: Option<&str>| match token {
+        Some(TOKEN) => Ok("ada".parse::<PrincipalId>()?),
+        Some(_) => Err(Refusal::new(&reason::TOKEN_UNKNOWN, "the token is not known")),
+        None => Err(Refusal::new(&reason::TOKEN_MISSING, "the call carries no token")),
+    };
+    start_behind(|parts| parts.authenticator(authenticator)).await
+}
+
+/// A server behind some gate.
+pub(crate) async fn start_behind(gate: impl FnOnce(ServerParts) -> ServerParts) -> Fixture {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (shutdown, readiness, metrics) = (Shutdown::new(Duration::from_secs(30)), Readiness::default(), Metrics::default());
@@ -48,13 +58,9 @@ pub(crate) async fn start() -> Fixture {
         .service(EventServiceServer::new(Desk))
         .service(MetricServiceServer::new(Desk))
         .pages(pages)
-        .authenticator(|token| match token {
-            Some(TOKEN) => Ok("ada".parse::<PrincipalId>()?),
-            Some(_) => Err(Refusal::new(&reason::TOKEN_UNKNOWN, "the token is not known")),
-            None => Err(Refusal::new(&reason::TOKEN_MISSING, "the call carries no token")),
-        })
         .readiness(readiness.clone())
         .metrics(&metrics);
+    let parts = gate(parts);
     let serving = tokio::spawn(serve(listener, parts, shutdown.clone()));
     Fixture { address, shutdown, readiness, metrics, serving }
 }

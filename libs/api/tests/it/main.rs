@@ -5,5 +5,6 @@
 mod client;
 mod door;
 mod fixture;
+mod gate;
 mod grpc;
 mod traces;

@@ -423,6 +423,49 @@ fn model_events() -> Vec<(Subject, Event)> {
 }
 
 /// One sample of every type, on a subject of its aggregate.
+fn access_events() -> Vec<(Subject, Event)> {
+    let (ada, ci) = (name(PrincipalId::parse, "user:ada"), name(PrincipalId::parse, "service:vision:ci"));
+    let of_project: Vec<Event> = vec![
+        ProjectCreated { description: "reads handwriting".to_owned(), admin: ada.clone() }.into(),
+        ProjectRoleGiven { principal: ci.clone(), role: Role::Member }.into(),
+        ProjectRoleTaken { principal: ci.clone() }.into(),
+    ];
+    let of_principal: Vec<Event> = vec![
+        PrincipalCreated { principal: ci.clone(), name: Some(name(DisplayName::parse, "the pipeline of vision")) }.into(),
+        PrincipalDisabled { reason: "left the team".to_owned() }.into(),
+        PrincipalEnabled { reason: "came back".to_owned() }.into(),
+    ];
+    let of_token: Vec<Event> = vec![
+        TokenCreated {
+            principal: ci.clone(),
+            digest: Digest::of(b"fp_secret"),
+            label: "nightly".to_owned(),
+            project: Some(project()),
+            role: Some(Role::Viewer),
+            expires: Some(Timestamp::from_millis(1_796_036_000_000)),
+            broker_user: Some("UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4".to_owned()),
+        }
+        .into(),
+        TokenRevoked { reason: "it stood in a log".to_owned() }.into(),
+    ];
+    let principal = Subject::principal(&ci).unwrap();
+    let of_project = of_project.into_iter().map(|event| (Subject::project(&project()), event));
+    let of_principal = of_principal.into_iter().map(|event| (principal.clone(), event));
+    let of_token = of_token.into_iter().map(|event| (Subject::token(TokenId::from_bytes([9; 16])), event));
+    of_project.chain(of_principal).chain(of_token).collect()
+}
+
 pub(crate) fn samples() -> Vec<(Subject, Event)> {
-    [other_events(), run_events(), job_events(), request_events(), attempt_events(), node_events(), model_events(), sweep_events()].concat()
+    [
+        other_events(),
+        run_events(),
+        job_events(),
+        request_events(),
+        attempt_events(),
+        node_events(),
+        model_events(),
+        sweep_events(),
+        access_events(),
+    ]
+    .concat()
 }

@@ -3,13 +3,16 @@
 pub mod agent;
 pub mod artifact;
 pub mod completions;
+pub mod context;
 pub mod doctor;
 pub mod event;
 pub mod gate;
 pub mod job;
 pub mod lineage;
+pub mod login;
 pub mod model;
 pub mod node;
+pub mod project;
 pub mod ps;
 pub mod queue;
 pub mod replay;
@@ -17,11 +20,17 @@ pub mod run;
 pub mod serve;
 pub mod submit;
 pub mod sweep;
+pub mod token;
 pub mod up;
+pub mod user;
+pub mod whoami;
 pub mod why;
 
 use crate::{
-    args::{ArtifactVerb, Cli, EventVerb, JobVerb, ModelVerb, NodeVerb, QueueVerb, RunVerb, SweepVerb, Verb},
+    args::{
+        ArtifactVerb, Cli, ContextVerb, EventVerb, JobVerb, ModelVerb, NodeVerb, ProjectVerb, QueueVerb, RunVerb, SweepVerb, TokenVerb,
+        UserVerb, Verb,
+    },
     context::Context,
     output::{Exit, Failure, Format},
 };
@@ -97,6 +106,32 @@ pub async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Verb::Event(verb) => match verb {
             EventVerb::Tail(args) => event::tail::run(args, ctx).await,
             EventVerb::Show(args) => event::show::run(args, ctx).await,
+        },
+        Verb::Project(verb) => match verb {
+            ProjectVerb::Create(args) => project::create::run(args, ctx).await,
+            ProjectVerb::List(args) => project::list::run(args, ctx).await,
+            ProjectVerb::Show(args) => project::show::run(args, ctx).await,
+            ProjectVerb::Grant(args) => project::grant::run(args, ctx).await,
+            ProjectVerb::Revoke(args) => project::revoke::run(args, ctx).await,
+        },
+        Verb::User(verb) => match verb {
+            UserVerb::Create(args) => user::create::run(args, ctx).await,
+            UserVerb::List(args) => user::list::run(args, ctx).await,
+            UserVerb::Disable(args) => user::disable::run(args, ctx).await,
+            UserVerb::Enable(args) => user::enable::run(args, ctx).await,
+        },
+        Verb::Token(verb) => match verb {
+            TokenVerb::Create(args) => token::create::run(args, ctx).await,
+            TokenVerb::List(args) => token::list::run(args, ctx).await,
+            TokenVerb::Revoke(args) => token::revoke::run(args, ctx).await,
+        },
+        Verb::Login(args) => login::run(args, ctx).await,
+        Verb::Whoami(args) => whoami::run(args, ctx).await,
+        Verb::Context(verb) => match verb {
+            ContextVerb::List(args) => context::list::run(args, ctx).await,
+            ContextVerb::Use(args) => context::r#use::run(args, ctx).await,
+            ContextVerb::Set(args) => context::set::run(args, ctx).await,
+            ContextVerb::Delete(args) => context::delete::run(args, ctx).await,
         },
         Verb::Lineage(args) => lineage::run(args, ctx).await,
         Verb::Replay(args) => replay::run(args, ctx).await,

@@ -82,6 +82,14 @@ impl ContextFile {
         }
         file.contexts.insert(name.to_owned(), context);
         file.current.get_or_insert_with(|| name.to_owned());
+        file.write(path)
+    }
+
+    /// Writes the file, whole or not at all. Only the user may read it.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), Failure> {
         let failed =
             |error: std::io::Error| Failure::new(crate::output::Exit::Failed, format!("{} cannot be written: {error}", path.display()));
         if let Some(folder) = path.parent() {
@@ -89,7 +97,7 @@ impl ContextFile {
         }
         let fresh = path.with_extension("toml.new");
         let mut out = std::fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(&fresh).map_err(failed)?;
-        out.write_all(file.text().as_bytes()).and_then(|()| out.sync_all()).map_err(failed)?;
+        out.write_all(self.text().as_bytes()).and_then(|()| out.sync_all()).map_err(failed)?;
         std::fs::rename(&fresh, path).map_err(failed)
     }
 

@@ -135,9 +135,9 @@ pub const BLOBS_SECRET_KEY: Knob<String> = Knob::new("blobs.secret-key", "", "th
 /// How long a request to the object store is tried again.
 pub const BLOBS_RETRY: Knob<Duration> =
     Knob::new("blobs.retry", "20s", "how long one request to the object store is tried again while it is away or overloaded");
-/// The file of known tokens.
-pub const TOKENS: Knob<String> =
-    Knob::new("tokens", "", "file of known tokens: a line each, SHA-256 of the token and its principal; empty: in the data folder");
+/// The token of the first admin.
+pub const BOOTSTRAP: Knob<String> =
+    Knob::new("bootstrap", "", "file with the token of the platform's first admin, service:bootstrap; read when the registry starts");
 
 /// All of them.
 pub const ALL: &[&dyn AnyKnob] = &[
@@ -183,7 +183,7 @@ pub const ALL: &[&dyn AnyKnob] = &[
     &BLOBS_ACCESS_KEY,
     &BLOBS_SECRET_KEY,
     &BLOBS_RETRY,
-    &TOKENS,
+    &BOOTSTRAP,
 ];
 
 /// Settings that cannot be used.

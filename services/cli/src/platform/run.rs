@@ -1,12 +1,14 @@
 //! A process with services: settings, telemetry, broker, services, port, stop.
 
 use super::services::{Service, Wiring};
-use super::{DataFolder, knobs, services};
+use super::{DataFolder, knobs, principals, services};
 use crate::output::{Exit, Failure, tell};
 use footplate_api::server::serve;
 use footplate_eventlog::Broker;
+use footplate_registry_server::Bootstrap;
 use footplate_service::config::Config;
 use footplate_service::{Context, RunError, RunOptions, Telemetry, TelemetryOptions, listen};
+use std::path::Path;
 use std::sync::Arc;
 
 /// A failure of a setting, a port, a folder or a broker as the command line tells it.
@@ -35,6 +37,7 @@ pub fn options(config: &Config) -> RunOptions {
 pub async fn run_services(config: Config, chosen: &[Service], name: &str) -> anyhow::Result<Exit> {
     let folder = knobs::data_folder(&config).map_err(|error| failure(Exit::Usage, error))?;
     let data = DataFolder::take(&folder).map_err(|error| failure(Exit::Refused, error))?;
+    let bootstrap = if chosen.contains(&Service::Registry) { first_admin(&config)? } else { None };
     let telemetry = telemetry(name, &config)?;
     let listener = listen("the API", config.get(&knobs::LISTEN), "listen").await.map_err(|error| failure(Exit::Refused, error))?;
     let address = listener.local_addr()?;
@@ -43,7 +46,14 @@ pub async fn run_services(config: Config, chosen: &[Service], name: &str) -> any
             super::connect(&config, None, &format!("footplate {name}"), true).await.map_err(|error| failure(Exit::Unavailable, error))?;
         let broker: Arc<dyn Broker> = Arc::new(broker);
         let lease = config.get(&knobs::LEADER_LEASE);
-        let wiring = Wiring { config: &config, broker, data: data.path(), context: &context, leader_lease: lease };
+        let wiring = Wiring {
+            config: &config,
+            broker,
+            data: data.path(),
+            context: &context,
+            leader_lease: lease,
+            bootstrap: bootstrap.into_iter().collect(),
+        };
         start_and_serve(&wiring, chosen, listener).await?;
         tracing::info!(%address, services = name, "serving");
         Ok::<(), anyhow::Error>(())
@@ -51,6 +61,18 @@ pub async fn run_services(config: Config, chosen: &[Service], name: &str) -> any
     .await;
     telemetry.flush();
     exit_of(ended)
+}
+
+/// The first admin that the settings vouch for, if they do.
+///
+/// # Errors
+/// A file without a token that is hard to guess.
+pub fn first_admin(config: &Config) -> anyhow::Result<Option<Bootstrap>> {
+    let file = config.get(&knobs::BOOTSTRAP);
+    if file.is_empty() {
+        return Ok(None);
+    }
+    principals::first_admin(Path::new(&file)).map(Some).map_err(|error| failure(Exit::Usage, error))
 }
 
 /// Starts services under a context and serves them on a listener.

@@ -1,14 +1,16 @@
 //! The services of one process, put together over one broker and one port.
 
-use super::{knobs, objects, principals::Principals, snapshots::snapshots};
+use super::{knobs, objects, snapshots::snapshots};
 use crate::output::Exit;
 use footplate_api::server::ServerParts;
 use footplate_blobs::Blobs;
 use footplate_clock::{SharedClock, SystemClock};
 use footplate_eventlog::{Broker, Ledger};
+use footplate_registry_server::{Bootstrap, Membership};
 use footplate_service::Context;
 use footplate_service::config::Config;
-use std::path::{Path, PathBuf};
+use footplate_shell::AccessGate;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,9 +88,6 @@ pub enum StartError {
         /// Why.
         reason: String,
     },
-    /// The file of tokens.
-    #[error("{0}")]
-    Tokens(String),
 }
 
 impl StartError {
@@ -98,7 +97,7 @@ impl StartError {
             Self::SeriesAway(_) => Exit::Unavailable,
             Self::SeriesRefused(_) => Exit::Refused,
             Self::Objects { exit, .. } => *exit,
-            Self::Series { .. } | Self::Service { .. } | Self::Tokens(_) => Exit::Failed,
+            Self::Series { .. } | Self::Service { .. } => Exit::Failed,
         }
     }
 }
@@ -115,18 +114,14 @@ pub struct Wiring<'a> {
     pub context: &'a Context,
     /// The lease of each service's leader.
     pub leader_lease: Duration,
+    /// The principals that whoever starts this process vouches for.
+    pub bootstrap: Vec<Bootstrap>,
 }
 
 /// The parts of a server with the started services.
 pub struct Started {
     /// What is served.
     pub parts: ServerParts,
-}
-
-/// Where the known tokens lie.
-pub fn tokens_file(config: &Config, data: &Path) -> PathBuf {
-    let set = config.get(&knobs::TOKENS);
-    if set.is_empty() { data.join("tokens") } else { PathBuf::from(set) }
 }
 
 /// Starts services and gives what they serve.
@@ -141,12 +136,11 @@ pub async fn start(services: &[Service], wiring: &Wiring<'_>) -> Result<Started,
     if services.contains(&Service::Tracker) {
         objects::keep_swept(&blobs, wiring.context);
     }
-    let principals = Principals::read(&tokens_file(wiring.config, wiring.data)).map_err(StartError::Tokens)?;
-    let people = principals.clone();
-    let mut parts = ServerParts::new().readiness(wiring.context.readiness.clone()).authenticator(move |token| principals.of(token));
+    let gate = AccessGate::start(&ledger, &clock, wiring.context);
+    let mut parts = ServerParts::new().readiness(wiring.context.readiness.clone()).gate(Arc::new(gate.clone()));
     for service in services {
         // Boxed: all of it in one future nests too deep for the compiler.
-        parts = Box::pin(start_one(*service, wiring, (&ledger, &blobs, &people), &clock, parts)).await?;
+        parts = Box::pin(start_one(*service, wiring, (&ledger, &blobs, &gate), &clock, parts)).await?;
     }
     Ok(Started { parts })
 }
@@ -154,7 +148,7 @@ pub async fn start(services: &[Service], wiring: &Wiring<'_>) -> Result<Started,
 async fn start_one(
     service: Service,
     wiring: &Wiring<'_>,
-    (ledger, blobs, principals): (&Ledger, &Blobs, &Principals),
+    (ledger, blobs, gate): (&Ledger, &Blobs, &AccessGate),
     clock: &SharedClock,
     parts: ServerParts,
 ) -> Result<ServerParts, StartError> {
@@ -189,10 +183,10 @@ async fn start_one(
             let mut registry = footplate_registry_server::Config::new(instance);
             registry.wait = config.get(&knobs::READ_WAIT);
             registry.snapshots = Some(snapshots(config, blobs));
-            // Tokens are of the whole platform, and so is the membership of each project.
-            let members = principals.people();
-            registry.membership = footplate_registry_server::Membership::new(move |_, who| members.len() == 1 && members.contains(who));
-            Ok(footplate_registry_server::start(&registry, ledger, clock, &context).await.parts(parts))
+            registry.bootstrap.clone_from(&wiring.bootstrap);
+            let access = gate.live().clone();
+            registry.membership = Membership::new(move |project, who| access.read().is_only_member(project, who));
+            Ok(footplate_registry_server::start(&registry, gate, ledger, clock, &context).await.parts(parts))
         }
         Service::Scheduler => Ok(super::wiring::scheduler(wiring, instance, (ledger, blobs), clock, &context, parts).await),
         Service::Tracker => super::wiring::tracker(wiring, instance, (ledger, blobs), clock, &context, parts).await,

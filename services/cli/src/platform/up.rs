@@ -4,16 +4,17 @@
 //! The next `up` on the same folder takes the machine into use again. Killed instead, the workers run on, and the next `up` adopts them.
 
 use super::nats_server::{NatsServer, NatsServerConfig, NatsServerError};
-use super::run::{exit_of, failure, options, start_and_serve, telemetry};
-use super::services::{self, Service, Wiring};
+use super::run::{exit_of, failure, first_admin, options, start_and_serve, telemetry};
+use super::services::{Service, Wiring};
 use super::{DataFolder, agent, knobs, principals};
-use crate::context::{ContextFile, NamedContext, default_path};
+use crate::context::{ContextFile, NamedContext, PROJECT_DEFAULT, default_path};
 use crate::output::{Exit, tell};
 use footplate_api::{Client, Target, v1};
 use footplate_eventlog::Broker;
+use footplate_registry_server::Bootstrap;
 use footplate_service::config::{AnyKnob as _, Config, Origin};
 use footplate_service::{Context, Shutdown, Supervisor, listen};
-use footplate_types::{NodeName, PrincipalId};
+use footplate_types::{NodeName, PrincipalId, ProjectName};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,8 +37,8 @@ pub async fn up(config: Config) -> anyhow::Result<Exit> {
     let listener = listen("the API", config.get(&knobs::LISTEN), "listen").await.map_err(|error| failure(Exit::Refused, error))?;
     let address = listener.local_addr()?.to_string();
     let own = own_broker(&config, data.path()).await?;
-    let token = remember_principal(&config, data.path(), &address)?;
-    let node_token = node_principal(&config, data.path())?;
+    let Own { token, node_token, mut bootstrap } = own_principals(&config, data.path(), &address)?;
+    bootstrap.extend(first_admin(&config)?);
     let mut process = options(&config);
     process.grace += DRAIN_WITHIN;
     let own_ref = own.as_ref();
@@ -46,7 +47,7 @@ pub async fn up(config: Config) -> anyhow::Result<Exit> {
         let broker = super::connect(&config, own_ref, "footplate up", true).await.map_err(|error| failure(Exit::Unavailable, error))?;
         let broker: Arc<dyn Broker> = Arc::new(broker);
         let leader_lease = leader_lease(&config);
-        let wiring = Wiring { config: &config, broker: broker.clone(), data: data.path(), context: &inner, leader_lease };
+        let wiring = Wiring { config: &config, broker: broker.clone(), data: data.path(), context: &inner, leader_lease, bootstrap };
         start_and_serve(&wiring, &Service::ALL, listener).await?;
         let client = Client::connect(Target::new(address.as_str()).token(&token))?;
         let node_client = Client::connect(Target::new(address.as_str()).token(&node_token))?;
@@ -107,13 +108,21 @@ async fn own_broker(config: &Config, data: &Path) -> anyhow::Result<Option<NatsS
     Ok(Some(started.map_err(|error| failure(exit(&error), error))?))
 }
 
-/// Makes the local user's token, and puts it where the command line finds it.
-fn remember_principal(config: &Config, data: &Path, address: &str) -> anyhow::Result<String> {
-    let user = std::env::var("USER").unwrap_or_default();
-    let user: String = user.chars().filter(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c)).collect();
-    let principal = PrincipalId::parse(&format!("local:{}", if user.is_empty() { "user" } else { &user }))?;
-    let tokens = services::tokens_file(config, data);
-    let token = principals::local_token(&data.join("token"), &tokens, &principal).map_err(|error| failure(Exit::Failed, error))?;
+/// The principals of this machine, their tokens, and what the registry is to know of them.
+struct Own {
+    token: String,
+    node_token: String,
+    bootstrap: Vec<Bootstrap>,
+}
+
+/// Makes the tokens of the local user and of this machine's agent, and puts the user's where the command line finds it. Bodies that are sealed
+/// are given to nodes alone, so that the agent has one of its own.
+fn own_principals(config: &Config, data: &Path, address: &str) -> anyhow::Result<Own> {
+    let failed = |error: String| failure(Exit::Failed, error);
+    let user = PrincipalId::of_local_user(&std::env::var("USER").unwrap_or_default());
+    let node = agent::node_name(config).map_err(|error| failure(Exit::Usage, error))?;
+    let (token, node_token) = (principals::local_token(&data.join("token")), principals::local_token(&data.join("agent-token")));
+    let (token, node_token) = (token.map_err(failed)?, node_token.map_err(failed)?);
     if let Some(path) = default_path() {
         let context = NamedContext {
             addr: Some(address.to_owned()),
@@ -125,14 +134,10 @@ fn remember_principal(config: &Config, data: &Path, address: &str) -> anyhow::Re
             tell(format!("footplate: the command line will not find this platform by itself: {error}"));
         }
     }
-    Ok(token)
-}
-
-/// Makes the token of this machine's agent: what is sealed is given to nodes alone.
-fn node_principal(config: &Config, data: &Path) -> anyhow::Result<String> {
-    let node = agent::node_name(config).map_err(|error| failure(Exit::Usage, error))?;
-    let tokens = services::tokens_file(config, data);
-    principals::local_token(&data.join("agent-token"), &tokens, &PrincipalId::of_node(&node)).map_err(|error| failure(Exit::Failed, error))
+    let project = ProjectName::parse(PROJECT_DEFAULT)?;
+    let user = Bootstrap { project: Some(project), ..principals::vouched(user, &token, true) };
+    let node = principals::vouched(PrincipalId::of_node(&node), &node_token, false);
+    Ok(Own { token, node_token, bootstrap: vec![user, node] })
 }
 
 /// Says that it is up, once everything is ready.

@@ -40,7 +40,7 @@ pub fn follow_the_quick_start(up: &Up) {
 }
 
 /// Splits as a shell does where only blanks and single quotes matter.
-fn shell_words(line: &str) -> Vec<String> {
+pub fn shell_words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     for (index, part) in line.split('\'').enumerate() {
         if index % 2 == 1 {

@@ -13,6 +13,7 @@ mod guide;
 mod help;
 mod jobfile;
 mod models;
+mod permissions;
 mod platform;
 mod races;
 mod secrets;

@@ -1,4 +1,4 @@
-//! The shell of the registry: models, their versions, who approved them, what serves.
+//! The shell of the registry: models, their versions, who approved them, what serves; and who may do what: projects, principals, tokens.
 //!
 //! Every rule stands in the core; here are the ledger and the wire. It reacts to nothing, so it has no leader: any instance takes writes, each
 //! expecting that nothing came to the aggregate since it looked. It holds no bytes and asks no other service: what a run recorded it reads from
@@ -6,6 +6,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod access;
 mod lineage;
 mod models;
 mod read;
@@ -15,8 +16,12 @@ mod show;
 mod views;
 mod write;
 
+use crate::access::AccessDesk;
 use crate::{models::Models, shell::Shell, views::Views};
 use footplate_api::server::ServerParts;
+use footplate_api::v1::principal_service_server::PrincipalServiceServer;
+use footplate_api::v1::project_service_server::ProjectServiceServer;
+use footplate_api::v1::token_service_server::TokenServiceServer;
 use footplate_api::v1::{registry_service_server::RegistryServiceServer, registry_view_service_server::RegistryViewServiceServer};
 use footplate_clock::SharedClock;
 use footplate_eventlog::{Keeper, Ledger, Live, follow, snapshot};
@@ -24,7 +29,8 @@ use footplate_events::{Aggregate, Subject};
 pub use footplate_registry_core::{ModelUri, Pick, Reference, RunUri};
 use footplate_registry_core::{Registry, SERVICE};
 use footplate_service::Context;
-use footplate_types::{PrincipalId, ProjectName, ServiceName};
+use footplate_shell::AccessGate;
+use footplate_types::{Digest, PrincipalId, ProjectName, ServiceName};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,6 +59,19 @@ impl fmt::Debug for Membership {
     }
 }
 
+/// A principal that whoever starts the platform vouches for: it is there, with this token, once the registry is ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bootstrap {
+    /// Who.
+    pub principal: PrincipalId,
+    /// SHA-256 of its token.
+    pub token: Digest,
+    /// Whether it is an admin of the platform.
+    pub is_admin: bool,
+    /// A project that it makes, if nobody has.
+    pub project: Option<ProjectName>,
+}
+
 /// How the registry runs.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -62,6 +81,8 @@ pub struct Config {
     pub wait: Duration,
     /// Who is alone in a project.
     pub membership: Membership,
+    /// The first principals.
+    pub bootstrap: Vec<Bootstrap>,
     /// Where the view is kept between two starts; absent: every start reads the whole ledger.
     pub snapshots: Option<Keeper>,
 }
@@ -69,7 +90,13 @@ pub struct Config {
 impl Config {
     /// The defaults for an instance: nobody is alone in a project.
     pub fn new(instance: impl Into<String>) -> Self {
-        Self { instance: instance.into(), wait: Duration::from_secs(10), membership: Membership::new(|_, _| false), snapshots: None }
+        Self {
+            instance: instance.into(),
+            wait: Duration::from_secs(10),
+            membership: Membership::new(|_, _| false),
+            bootstrap: Vec::new(),
+            snapshots: None,
+        }
     }
 }
 
@@ -82,6 +109,7 @@ pub fn filters() -> Vec<String> {
 #[derive(Clone)]
 pub struct Handle {
     models: Models,
+    access: AccessDesk,
     views: Views,
     live: Live<Registry>,
 }
@@ -90,7 +118,12 @@ impl Handle {
     /// Adds the registry's services.
     #[must_use]
     pub fn parts(&self, parts: ServerParts) -> ServerParts {
-        parts.service(RegistryServiceServer::new(self.models.clone())).service(RegistryViewServiceServer::new(self.views.clone()))
+        parts
+            .service(RegistryServiceServer::new(self.models.clone()))
+            .service(ProjectServiceServer::new(self.access.clone()))
+            .service(PrincipalServiceServer::new(self.access.clone()))
+            .service(TokenServiceServer::new(self.access.clone()))
+            .service(RegistryViewServiceServer::new(self.views.clone()))
     }
 
     /// Its view, for tests and tools in the same process.
@@ -102,8 +135,8 @@ impl Handle {
 /// What the view's bytes in a snapshot mean: to be raised whenever the state, how it is folded or what is folded changes.
 const FORM: &str = "1";
 
-/// Starts the registry's tasks under `context` and gives its part of the API.
-pub async fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, context: &Context) -> Handle {
+/// Starts the registry's tasks under `context` and gives its part of the API. `gate` is the process's own: what is changed here it goes by.
+pub async fn start(config: &Config, gate: &AccessGate, ledger: &Ledger, clock: &SharedClock, context: &Context) -> Handle {
     let service = ServiceName::parse(SERVICE).expect("a literal that is valid");
     let ledger = &ledger.of(&service);
     let snapshots = config.snapshots.as_ref().map(|keeper| keeper.of(SERVICE, FORM));
@@ -120,6 +153,30 @@ pub async fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, contex
             latch.ready();
         }
     });
+    let access = footplate_shell::Shell::new(SERVICE, &config.instance, ledger.clone(), gate.live().clone(), clock.clone(), config.wait);
+    start_bootstrap(config, &access, context);
     let shell = Shell::new(ledger.clone(), live.clone(), clock.clone(), config);
-    Handle { models: Models::new(shell), views: Views::new(ledger.clone(), live.clone(), config.wait), live }
+    Handle {
+        models: Models::new(shell),
+        access: AccessDesk::new(access),
+        views: Views::new(ledger.clone(), live.clone(), config.wait),
+        live,
+    }
+}
+
+fn start_bootstrap(config: &Config, access: &footplate_shell::Shell<footplate_access::Access>, context: &Context) {
+    if config.bootstrap.is_empty() {
+        return;
+    }
+    let latch = context.readiness.latch("first principals");
+    let (access, wanted, token) = (access.clone(), config.bootstrap.clone(), context.shutdown.token());
+    context.supervisor.spawn_infallible("first principals", async move {
+        let is_done = tokio::select! {
+            () = token.cancelled() => false,
+            () = access::bootstrap(access, wanted, |why| latch.pending(why)) => true,
+        };
+        if is_done {
+            latch.ready();
+        }
+    });
 }

@@ -6,7 +6,7 @@ use crate::{
     context::Context,
     output::{Exit, Failure},
 };
-use footplate_api::v1;
+use footplate_api::{reason, v1};
 use footplate_types::EventId;
 use serde_json::Value;
 
@@ -30,11 +30,19 @@ pub struct Args {
 /// No such event, or no answer.
 pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
     let asked = match (EventId::parse(&args.event), args.event.parse()) {
-        (Ok(id), _) => v1::GetEventRequest { sequence: 0, id: id.to_string() },
-        (Err(_), Ok(sequence)) => v1::GetEventRequest { sequence, id: String::new() },
+        (Ok(id), _) => v1::GetEventRequest { id: id.to_string(), ..v1::GetEventRequest::default() },
+        (Err(_), Ok(sequence)) => v1::GetEventRequest { sequence, ..v1::GetEventRequest::default() },
         (Err(_), Err(_)) => return Err(Failure::usage(format!("{:?} is neither a ledger sequence nor an event id", args.event)).into()),
     };
-    let event = call!(ctx.client()?, events.get_event(asked))?;
+    let client = ctx.client()?;
+    // Whoever may see every project's events needs to name none; everyone else looks into the project that they work in.
+    let event = match call!(client, events.get_event(asked.clone())) {
+        Err(error) if error.reason == reason::PLATFORM_DENIED.word => {
+            let project = client.project().to_owned();
+            call!(client, events.get_event(v1::GetEventRequest { project, ..asked }))?
+        }
+        answered => answered?,
+    };
     let data = data(&event);
     let mut lines = Vec::new();
     for (key, value) in [

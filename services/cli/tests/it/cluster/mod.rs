@@ -13,7 +13,6 @@ use footplate_api::types::{Run, RunState};
 use footplate_api::{ApiError, Client, Target, v1};
 use footplate_service::Exit;
 use footplate_testkit::{NatsServer, Process, eventually, kill_processes_mentioning, nats, repository_root, try_eventually};
-use footplate_types::Digest;
 use proxy::Proxy;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -29,7 +28,7 @@ pub const SERVICES: [&str; 6] = ["tracker", "scheduler", "executor", "sweep", "g
 pub const PATIENCE: Duration = Duration::from_secs(90);
 /// The project of everything here.
 pub const PROJECT: &str = "default";
-pub const TOKEN: &str = "fp_the_token_of_the_tests";
+pub const TOKEN: &str = "fp_the_token_of_all_the_tests_of_a_cluster";
 /// For what nobody asks.
 pub const ANY_PORT: &str = "127.0.0.1:0";
 /// What is set everywhere: short leases, small streams.
@@ -113,7 +112,7 @@ impl Cluster {
     /// [`Cluster::start_with`] over a broker that the test made.
     pub async fn start_over(nats: NatsServer, nodes: &[&str], settings: &[&str]) -> Self {
         let folder = tempfile::Builder::new().prefix("footplate-cluster-").tempdir().unwrap();
-        std::fs::write(folder.path().join("tokens"), format!("{} local:tests\n", Digest::of(TOKEN.as_bytes()))).unwrap();
+        std::fs::write(folder.path().join("bootstrap"), TOKEN).unwrap();
         let ports: BTreeMap<String, SocketAddr> = SERVICES.iter().map(|service| ((*service).to_owned(), free())).collect();
         let proxy = Proxy::start(ports.clone()).await;
         let client = Client::connect(Target::new(proxy.addr.to_string()).token(TOKEN)).unwrap();
@@ -154,7 +153,7 @@ impl Cluster {
         let mut words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let (data, url) = (self.path().join(name).display().to_string(), self.nats.url());
         words.extend(["--nats", &url, "--data", &data].map(str::to_owned));
-        let own = ["objects", "tokens"].map(|key| format!("{key}={}", self.path().join(key).display()));
+        let own = ["objects", "bootstrap"].map(|key| format!("{key}={}", self.path().join(key).display()));
         for setting in self.settings.iter().cloned().chain(own) {
             words.extend(["--set".to_owned(), setting]);
         }

@@ -9,6 +9,7 @@ use footplate_events::facts::*;
 use footplate_events::{Envelope, Event, Subject, encode};
 use footplate_registry_server::{Config, Handle, Membership, start};
 use footplate_service::Context;
+use footplate_shell::AccessGate;
 use footplate_testkit::eventually;
 use footplate_types::*;
 use std::sync::Arc;
@@ -54,7 +55,8 @@ pub(crate) async fn instance_of(broker: Arc<dyn Broker>, mut config: Config) -> 
     let ledger = Ledger::new(broker);
     let context = Context::new(Duration::from_secs(5));
     config.membership = Membership::new(|project, who| project.as_str() == ALONE && who.as_str() == "ada");
-    let handle = start(&config, &ledger, &SystemClock::shared(), &context).await;
+    let gate = AccessGate::start(&ledger, &SystemClock::shared(), &context);
+    let handle = start(&config, &gate, &ledger, &SystemClock::shared(), &context).await;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     // Whoever names themselves is believed here.

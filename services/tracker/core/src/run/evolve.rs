@@ -95,7 +95,15 @@ impl Run {
             | Event::TrialSuggested(_)
             | Event::TrialObserved(_)
             | Event::TrialPruned(_)
-            | Event::TrialFinished(_) => {}
+            | Event::TrialFinished(_)
+            | Event::ProjectCreated(_)
+            | Event::ProjectRoleGiven(_)
+            | Event::ProjectRoleTaken(_)
+            | Event::PrincipalCreated(_)
+            | Event::PrincipalDisabled(_)
+            | Event::PrincipalEnabled(_)
+            | Event::TokenCreated(_)
+            | Event::TokenRevoked(_) => {}
         }
     }
 

@@ -201,11 +201,11 @@ impl Events {
         Ok(Page { events, next })
     }
 
-    async fn by_id(&self, id: EventId) -> Result<v1::Event, Refusal> {
+    async fn by_id(&self, id: EventId, filter: &str) -> Result<v1::Event, Refusal> {
         let text = id.to_string();
         let mut next = Some(1);
         while let Some(at) = next {
-            let (items, more) = self.view.ledger().read("fp.ledger.>", at, SCAN_PAGE).await.map_err(away)?;
+            let (items, more) = self.view.ledger().read(filter, at, SCAN_PAGE).await.map_err(away)?;
             let is_it = |item: &LedgerItem| matches!(item, LedgerItem::Fact(recorded) if recorded.envelope.id == id);
             if let Some(found) = items.into_iter().find(is_it).and_then(event_out) {
                 return Ok(found);
@@ -280,16 +280,20 @@ impl EventService for Events {
     /// By sequence at once; by id by reading the ledger, within the caller's deadline.
     async fn get_event(&self, request: Request<v1::GetEventRequest>) -> Result<Response<v1::Event>, Status> {
         let message = request.get_ref();
+        let filter = match message.project.as_str() {
+            "" => "fp.ledger.>".to_owned(),
+            project => Subject::filter(Some(&ProjectName::parse(project).map_err(Refusal::from)?), None),
+        };
         if !message.id.is_empty() {
             let id = EventId::parse(&message.id).map_err(|invalid| Refusal::from(invalid.of("id")))?;
-            return Ok(Response::new(self.by_id(id).await?));
+            return Ok(Response::new(self.by_id(id, &filter).await?));
         }
         let sequence = message.sequence;
         let not_found = || Refusal::new(&reason::EVENT_NOT_FOUND, format!("no event {sequence}")).field("sequence").value(sequence);
         if sequence == 0 {
             return Err(Refusal::new(&reason::MISSING_FIELD, "sequence: a sequence or an id is needed").field("sequence").into());
         }
-        let (items, _) = self.view.ledger().read("fp.ledger.>", sequence, 1).await.map_err(away)?;
+        let (items, _) = self.view.ledger().read(&filter, sequence, 1).await.map_err(away)?;
         let found = items.into_iter().find(|item| item.sequence() == sequence).and_then(event_out);
         Ok(Response::new(found.ok_or_else(not_found)?))
     }

@@ -219,6 +219,9 @@ impl Evolve for State {
             | Aggregate::ModelVersion
             | Aggregate::Sweep
             | Aggregate::Trial
+            | Aggregate::Project
+            | Aggregate::Principal
+            | Aggregate::Token
             | Aggregate::Term => {}
         }
         self.fold_experiment(recorded);

@@ -81,11 +81,18 @@ async fn one_event_is_found_by_sequence_and_by_id() {
     world.create("first").await;
     let end = world.ledger.end().await.unwrap();
     let client = world.client();
-    let get = |sequence, id: &str| v1::GetEventRequest { sequence, id: id.into() };
+    let get = |sequence, id: &str| v1::GetEventRequest { sequence, id: id.into(), project: String::new() };
     let event = client.once(client.events().get_event(get(end, ""))).await.unwrap();
     assert_eq!((event.sequence, event.actor.as_str()), (end, "ada"));
     assert_eq!(client.once(client.events().get_event(get(0, &event.id))).await.unwrap(), event);
     assert_eq!(client.once(client.events().get_event(get(end + 100, ""))).await.unwrap_err().reason, "EVENT_NOT_FOUND");
+    for (project, word) in [("vision", ""), ("speech", "EVENT_NOT_FOUND")] {
+        for (sequence, id) in [(end, ""), (0, event.id.as_str())] {
+            let asked = v1::GetEventRequest { project: project.to_owned(), ..get(sequence, id) };
+            let told = client.once(client.events().get_event(asked)).await.map_or_else(|error| error.reason, |_| String::new());
+            assert_eq!(told, word, "an event is found in its own project alone: {sequence} {id:?} in {project}");
+        }
+    }
     let unknown = EventId::from_bytes([7; 16]).to_string();
     assert_eq!(client.once(client.events().get_event(get(0, &unknown))).await.unwrap_err().reason, "EVENT_NOT_FOUND");
 }
