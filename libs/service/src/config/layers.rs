@@ -167,7 +167,8 @@ impl<'a> Reader<'a> {
         for (name, value) in table {
             let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
             match value {
-                toml::Value::Table(inner) if !self.knobs.contains_key(key.as_str()) => self.table(origin, &key, inner),
+                // A key may be a knob and the beginning of others (`nats`, `nats.user`): no knob is a table.
+                toml::Value::Table(inner) => self.table(origin, &key, inner),
                 value => match plain(value) {
                     Some(text) => self.set(origin.clone(), &key, text),
                     None => self.refuse(origin.clone(), &key, "must be one value or a list of plain values".to_owned()),
@@ -302,6 +303,14 @@ mod tests {
         ] {
             assert!(told.contains(part), "{part} is not in:\n{told}");
         }
+    }
+
+    #[test]
+    fn a_table_may_be_called_like_a_knob() {
+        const BROKER: Knob<String> = Knob::new("broker", "", "where it is");
+        let sources = Sources::default().text("f.toml", "[broker]\ntoken = \"hunter2\"\n").flag("broker", "here");
+        let config = sources.load(&[&BROKER, &TOKEN]).unwrap();
+        assert_eq!((config.get(&BROKER).as_str(), config.get(&TOKEN).as_str()), ("here", "hunter2"));
     }
 
     #[test]

@@ -143,7 +143,8 @@ pub async fn start(services: &[Service], wiring: &Wiring<'_>) -> Result<Started,
     }
     let principals = Principals::read(&tokens_file(wiring.config, wiring.data)).map_err(StartError::Tokens)?;
     let people = principals.clone();
-    let mut parts = ServerParts::new().readiness(wiring.context.readiness.clone()).authenticator(move |token| principals.of(token));
+    let parts = ServerParts::new().readiness(wiring.context.readiness.clone()).metrics(&wiring.context.metrics);
+    let mut parts = parts.authenticator(move |token| principals.of(token));
     for service in services {
         // Boxed: all of it in one future nests too deep for the compiler.
         parts = Box::pin(start_one(*service, wiring, (&ledger, &blobs, &people), &clock, parts)).await?;
