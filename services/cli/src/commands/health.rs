@@ -56,7 +56,7 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         let pending = told.trim().replace('\n', "; ");
         return Err(Failure::new(Exit::Unavailable, format!("{address} is not {state}: {pending}")).into());
     }
-    ctx.output.one(state, &serde_json::json!({ "address": address.to_string(), "state": state }), state)?;
+    ctx.output.one(state, &serde_json::json!({ "address": address.to_string(), "state": state }), &format!("{state}\n"))?;
     Ok(Exit::Done)
 }
 

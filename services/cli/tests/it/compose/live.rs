@@ -36,9 +36,10 @@ async fn the_deployment_trains_streams_measures_and_outlives_a_service_behind_it
     a_stream_goes_both_ways(&client).await;
     bytes_of_any_size_pass(&client).await;
     cancelled(&stage).await;
+    tls_as_the_file_has_it(&stage).await;
     everything_watched_is_exported(&stage).await;
     a_service_that_is_away_is_told_and_comes_back(&stage, &client).await;
-    stage.done(&["replay", "--verify"]).await;
+    follow_the_guide(&stage).await;
 }
 
 /// Each gRPC service is served by the one process that the proxy sends its calls to.
@@ -95,6 +96,31 @@ async fn trains(stage: &Stage) {
     assert_eq!((status, &refused["code"]), (401, &json!("unauthenticated")), "{refused}");
 }
 
+/// What `docs/guides/deploy.md` says to type into the containers.
+async fn follow_the_guide(stage: &Stage) {
+    let guide = std::fs::read_to_string(repository_root().join("docs/guides/deploy.md")).unwrap();
+    let lines: Vec<&str> = guide.lines().filter_map(|line| line.strip_prefix("$ docker compose ")).collect();
+    assert!(lines.len() >= 7 && lines.last().unwrap().ends_with("replay --verify"), "{lines:?}");
+    let mut run = String::new();
+    for line in lines {
+        let line = line.replace("RUN", &run).replace("TOKEN", &stage.token());
+        match line.split_whitespace().collect::<Vec<_>>().as_slice() {
+            ["run", "--rm", "cli", words @ ..] => {
+                let told = stage.done(words).await;
+                if words.contains(&"-q") {
+                    run = told.trim().to_owned();
+                }
+                assert_eq!(words.contains(&"logs"), told.contains("rank 0 of 2: starting"), "{told}");
+            }
+            ["exec", name, "/usr/local/bin/footplate", words @ ..] => {
+                let told = stage.exec(name, words).await;
+                assert!(told.contains("sync_interval: always") && !told.contains("BAD"), "{told}");
+            }
+            _ => panic!("not understood: {line}"),
+        }
+    }
+}
+
 /// A second batch goes up only after the first has been acknowledged: nothing is held back until an end.
 async fn a_stream_goes_both_ways(client: &Client) {
     let asked = v1::CreateRunRequest { project: PROJECT.to_owned(), name: "streamed".to_owned(), ..v1::CreateRunRequest::default() };
@@ -148,6 +174,45 @@ async fn cancelled(stage: &Stage) {
     stage.done(&["run", "cancel", &run]).await;
     let waited = stage.cli(&["run", "wait", &run]).await;
     assert_eq!(waited.status.code(), Some(i32::from(Exit::Cancelled.code())));
+}
+
+/// The proxy's own example of TLS, with the mark before it taken away, and a certificate as the guide makes one.
+async fn tls_as_the_file_has_it(stage: &Stage) {
+    let folder = stage.path().join("tls");
+    std::fs::create_dir(&folder).unwrap();
+    let make = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout key.pem -out cert.pem -days 30 \
+                -subj /CN=localhost -addext subjectAltName=DNS:localhost && cat cert.pem key.pem > tls.pem";
+    let made = Command::new("sh").args(["-c", make]).current_dir(&folder).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let text = routes::text();
+    assert_eq!(text.matches("\n    # bind ").count(), 1);
+    let text =
+        text.replace("\n    # bind ", "\n    bind ").replace("/run/footplate/tls.pem", &folder.join("tls.pem").display().to_string());
+    std::fs::write(folder.join("haproxy.cfg"), text).unwrap();
+    // An address on which nothing of this test listens: that of a container that is not started.
+    let mut proxy = stage.proxy(&folder.join("haproxy.cfg"));
+    proxy.env("FOOTPLATE_PROXY_HOST", stage.addr("grafana", 0).trim_end_matches(":0"));
+    let proxy = Process::start("tls", proxy, &stage.path().join("logs")).unwrap();
+    let grpcurl = |words: &[&str]| {
+        let mut command = Command::new(repository_root().join(".tools/grpc/bin/grpcurl"));
+        command.args(["-cacert", "cert.pem", "-authority", "localhost"]).args(words).current_dir(&folder);
+        command.output().unwrap()
+    };
+    let addr = stage.addr("grafana", 7443);
+    let look = || async { grpcurl(&[&addr, "list"]).status.success().then_some(()) };
+    assert!(proxy.is_running(), "{}", proxy.stderr());
+    eventually(PATIENCE, "TLS is spoken", look).await;
+    let token = format!("authorization: Bearer {}", stage.token());
+    let listed = grpcurl(&["-H", &token, "-d", "{}", &addr, "footplate.api.v1.NodeService/ListNodes"]);
+    assert!(String::from_utf8_lossy(&listed.stdout).contains("node-1"), "{}", String::from_utf8_lossy(&listed.stderr));
+    assert!(
+        !Command::new(repository_root().join(".tools/grpc/bin/grpcurl"))
+            .args(["-plaintext", &addr, "list"])
+            .output()
+            .unwrap()
+            .status
+            .success()
+    );
 }
 
 /// Every metric of the board and the alerts is there on what Prometheus reads, by its very name.

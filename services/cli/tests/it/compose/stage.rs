@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 
 /// Every port that something listens on inside the deployment.
-const PORTS: [u16; 5] = [7450, 7451, 4222, 8222, 7070];
+const PORTS: [u16; 6] = [7450, 7451, 7443, 4222, 8222, 7070];
 /// Who is started, whoever another waits for before it.
 const STARTED: [&str; 10] = ["nats", "s3", "tracker", "scheduler", "executor", "sweep", "gpu-inventory", "registry", "agent", "proxy"];
 
@@ -159,16 +159,19 @@ impl Stage {
                 command.args(words).arg("-a").arg(self.hosts[name].to_string());
                 command
             }
-            Program::HaProxy => {
-                let mut command = Command::new(haproxy_program().unwrap());
-                command.arg("-db").arg("-f").arg(routes::file());
-                for (other, host) in &self.hosts {
-                    command.env(format!("FOOTPLATE_{}_HOST", other.to_uppercase().replace('-', "_")), host.to_string());
-                }
-                command
-            }
+            Program::HaProxy => self.proxy(&routes::file()),
         };
         command.envs(self.variables(name));
+        command
+    }
+
+    /// The proxy with a configuration, told where everybody is.
+    pub fn proxy(&self, config: &Path) -> Command {
+        let mut command = Command::new(haproxy_program().unwrap());
+        command.arg("-db").arg("-f").arg(config);
+        for (other, host) in &self.hosts {
+            command.env(format!("FOOTPLATE_{}_HOST", other.to_uppercase().replace('-', "_")), host.to_string());
+        }
         command
     }
 
@@ -223,6 +226,16 @@ impl Stage {
         let mut command = self.command("cli", &words);
         command.current_dir(work);
         command
+    }
+
+    /// `docker compose exec NAME footplate WORDS`, which must succeed.
+    pub async fn exec(&self, name: &str, words: &[&str]) -> String {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let mut command = self.command(name, &words);
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "in {name}: {words:?}: {told}{}", String::from_utf8_lossy(&output.stderr));
+        told
     }
 
     /// [`Stage::cli`] for what must succeed.
