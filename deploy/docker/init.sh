@@ -1,10 +1,10 @@
 #!/bin/sh
-# Makes the keys, passwords and tokens of a deployment, each container's in a file of its own. Run it once, before the first start.
+# Makes the keys, passwords and tokens of a deployment, each container's in a folder of its own. Run it once, before the first start.
 #
 #   deploy/docker/init.sh [FOLDER]      FOLDER is `secrets` beside this script unless given
 #
-# The folder may be read by its owner alone; the files in it by all, since the containers' user is another than yours and meets the file without the
-# folder. Needs /dev/urandom, od, and sha256sum or shasum.
+# FOLDER may be read by its owner alone; what is in it by all, since the containers' users are others than you and are given a part of it without
+# FOLDER itself. Needs /dev/urandom, od, and sha256sum or shasum.
 set -eu
 folder="${1:-$(dirname "$0")/secrets}"
 services="tracker scheduler executor sweep gpu-inventory registry"
@@ -19,7 +19,10 @@ chmod 0700 "$folder"
 
 secret() { od -An -N24 -tx1 /dev/urandom | tr -d ' \n'; }
 sha256() { printf %s "$1" | { sha256sum 2>/dev/null || shasum -a 256; } | cut -d ' ' -f 1; }
-write() { cat >"$folder/$1"; }
+write() { # path in FOLDER
+    mkdir -p "$(dirname "$folder/$1")"
+    cat >"$folder/$1"
+}
 
 # --- The object store: one key, for the services and the agent.
 s3_key="footplate" s3_secret="$(secret)"
@@ -31,10 +34,10 @@ object_store() {
     printf '[blobs]\naccess-key = "%s"\nsecret-key = "%s"\n\n' "$s3_key" "$s3_secret"
 }
 
-# --- The broker: who may connect (auth.conf is part of deploy/nats/nats.conf), and with what each process does. One user for all of them; another
-# way to sign in is another text here: a `credentials` file of its own for each instead of `user` and `password`.
+# --- The broker: who may connect (nats/auth.conf is part of deploy/nats/nats.conf), and with what each process does. One user for all of them; another
+# way to sign in is another text here: in each process's folder a credentials file, and its path as `credentials` instead of `user` and `password`.
 nats_password="$(secret)"
-write nats-auth.conf <<END
+write nats/auth.conf <<END
 authorization { user: footplate, password: "$nats_password" }
 END
 broker() { # process
@@ -43,14 +46,13 @@ broker() { # process
 
 # --- Tokens: yours and the agent's. The services know their digests.
 your_token="fp_$(secret)" agent_token="fp_$(secret)"
-write tokens <<END
+write principals/tokens <<END
 $(sha256 "$your_token") admin
 $(sha256 "$agent_token") node:node-1
 END
 write token <<END
 $your_token
 END
-mkdir -p "$folder/cli"
 write cli/config.toml <<END
 current = "compose"
 
@@ -60,14 +62,17 @@ token = "$your_token"
 END
 
 for service in $services; do
-    { printf 'tokens = "/run/footplate/tokens"\n\n' && broker "$service" && object_store; } | write "$service.toml"
+    { printf 'tokens = "/run/principals/tokens"\n\n' && broker "$service" && object_store; } | write "$service/settings.toml"
 done
-{ broker agent && object_store && printf '[agent]\ntoken = "%s"\n' "$agent_token"; } | write agent.toml
+{ broker agent && object_store && printf '[agent]\ntoken = "%s"\n' "$agent_token"; } | write agent/settings.toml
 
 # --- Grafana.
 write grafana.env <<END
 GF_SECURITY_ADMIN_PASSWORD=$(secret)
 END
+
+# --- The proxy: where a certificate goes, as tls.pem.
+mkdir -p "$folder/proxy"
 
 # Yours alone: nothing in a container reads it.
 chmod 0600 "$folder/token"

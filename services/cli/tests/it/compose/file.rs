@@ -97,6 +97,12 @@ impl Compose {
 }
 
 impl Service {
+    /// The mount that a path of the container lies in, and the rest of the path.
+    pub fn mounted<'a>(&self, path: &'a str) -> Option<(&Mount, &'a str)> {
+        let inside = |mount: &'_ Mount| path.strip_prefix(mount.target.as_str()).and_then(|rest| rest.strip_prefix('/'));
+        self.mounts.iter().find_map(|mount| Some((mount, inside(mount)?)))
+    }
+
     fn of(value: &Value) -> Self {
         let known = [
             "image",

@@ -34,8 +34,8 @@ fn secrets() -> tempfile::TempDir {
 /// The settings that a container's process ends up with: its file of secrets, then its variables.
 fn settings(service: &file::Service, secrets: &Path) -> Config {
     let config = service.environment.get("FOOTPLATE_SERVICE_CONFIG").unwrap();
-    let mount = service.mounts.iter().find(|mount| mount.target == *config).unwrap();
-    let text = std::fs::read_to_string(secrets.join(mount.secret().unwrap())).unwrap();
+    let (mount, file) = service.mounted(config).unwrap();
+    let text = std::fs::read_to_string(secrets.join(mount.secret().unwrap()).join(file)).unwrap();
     let sources = Sources::default().text(config, text).variables(service.environment.clone());
     sources.load(knobs::ALL).unwrap_or_else(|errors| panic!("{errors}"))
 }
@@ -93,7 +93,9 @@ fn every_variable_is_one_that_the_process_reads_and_its_settings_hold_together()
         assert!(!config.get(&knobs::BLOBS_SECRET_KEY).is_empty());
         assert_eq!(name == "agent", !config.get(&knobs::AGENT_TOKEN).is_empty(), "{name}");
         if name != "agent" {
-            assert!(service.mounts.iter().any(|mount| mount.target == config.get(&knobs::TOKENS)), "{name}");
+            let tokens = config.get(&knobs::TOKENS);
+            let (mount, file) = service.mounted(&tokens).unwrap();
+            assert!(secrets.path().join(mount.secret().unwrap()).join(file).is_file(), "{name}");
         }
         assert_eq!(name == "tracker", !config.get(&knobs::SERIES).is_empty(), "{name}");
         // Whatever it is told to talk to is a container of this file, and it waits for it.
@@ -120,6 +122,8 @@ fn mounts_ports_and_health_checks_are_of_what_is_there() {
                 None if mount.is_bind() => folder().join(&mount.source).exists(),
                 None => used.insert(mount.source.clone()),
             };
+            // A file that is replaced is another file, which its container would not see.
+            assert!(mount.secret().is_none_or(|secret| secrets.path().join(secret).is_dir()), "{name}: {mount:?}");
             assert!(found, "{name}: {mount:?} is not there, or of two containers");
         }
         for file in &service.env_files {
@@ -147,13 +151,22 @@ fn secrets_are_made_once_each_other_and_for_their_owner_alone() {
     let read = |folder: &tempfile::TempDir, name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(one.path()), mode(&one.path().join("token"))), (0o700, 0o600));
-    for name in ["tokens", "token", "nats-auth.conf", "s3.env", "grafana.env", "agent.toml", "tracker.toml", "cli/config.toml"] {
+    for name in [
+        "principals/tokens",
+        "token",
+        "nats/auth.conf",
+        "s3.env",
+        "grafana.env",
+        "agent/settings.toml",
+        "tracker/settings.toml",
+        "cli/config.toml",
+    ] {
         assert_ne!(read(&one, name), read(&other, name), "{name}");
     }
     let before = read(&one, "token");
     let again = Command::new(folder().join("init.sh")).arg(one.path()).output().unwrap();
     assert!(again.status.success() && read(&one, "token") == before);
-    assert!(!read(&one, "tokens").contains(before.trim()), "a digest is kept, not the token");
+    assert!(!read(&one, "principals/tokens").contains(before.trim()), "a digest is kept, not the token");
 }
 
 #[test]
@@ -229,7 +242,8 @@ fn the_proxy_and_the_broker_take_their_files() {
 
     let (made, there) = (secrets(), tempfile::tempdir().unwrap());
     std::fs::copy(repository_root().join("deploy/nats/nats.conf"), there.path().join("nats.conf")).unwrap();
-    std::fs::copy(made.path().join("nats-auth.conf"), there.path().join("auth.conf")).unwrap();
+    std::fs::create_dir(there.path().join("auth")).unwrap();
+    std::fs::copy(made.path().join("nats/auth.conf"), there.path().join("auth/auth.conf")).unwrap();
     let output = Command::new(nats_server_program().unwrap()).arg("-t").arg("-c").arg(there.path().join("nats.conf")).output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && told.contains("is valid"), "{told}");
