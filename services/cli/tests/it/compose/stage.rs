@@ -8,7 +8,7 @@ use super::routes;
 use crate::cluster::{PATIENCE, binary};
 use bytes::Bytes;
 use footplate_testkit::{
-    Process, cassandra, demo_python, eventually, haproxy_program, kill_processes_mentioning, nats_server_program, repository_root,
+    CassandraServer, Process, demo_python, eventually, haproxy_program, kill_processes_mentioning, nats_server_program, repository_root,
     s3_server_program,
 };
 use http_body_util::{BodyExt as _, Full};
@@ -35,6 +35,8 @@ pub struct Stage {
     /// What stands for `name:port` here.
     places: Vec<(String, String)>,
     processes: Mutex<BTreeMap<String, Arc<Process>>>,
+    // Held for its life alone.
+    _series: CassandraServer,
 }
 
 impl Stage {
@@ -42,13 +44,13 @@ impl Stage {
     pub async fn start() -> Self {
         let compose = Compose::read_with(&[("FOOTPLATE_NATS_DISK", "1GiB")]);
         let folder = tempfile::Builder::new().prefix("footplate-compose-").tempdir().unwrap();
-        let series = cassandra().await;
+        let series = CassandraServer::start().await;
         let hosts = hosts(&compose);
-        let mut places: Vec<(String, String)> = vec![("scylla:9042".to_owned(), series.node.clone())];
+        let mut places: Vec<(String, String)> = vec![("scylla:9042".to_owned(), series.node())];
         for (name, host) in &hosts {
             places.extend(PORTS.map(|port| (format!("{name}:{port}"), format!("{host}:{port}"))));
         }
-        let stage = Self { compose, folder, hosts, places, processes: Mutex::default() };
+        let stage = Self { compose, folder, hosts, places, processes: Mutex::default(), _series: series };
         let made = Command::new(super::file::folder().join("init.sh")).arg(stage.path().join("secrets")).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         for name in stage.compose.services.keys() {
