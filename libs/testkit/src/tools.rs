@@ -45,6 +45,21 @@ pub fn s3_server_program() -> Result<PathBuf> {
     }
 }
 
+/// The HAProxy to start: `FOOTPLATE_HAPROXY`, then the path, then where Debian puts it, which is on no user's path but root's.
+///
+/// # Errors
+/// When there is none: the message says what to run.
+pub fn haproxy_program() -> Result<PathBuf> {
+    if let Some(named) = named_by("FOOTPLATE_HAPROXY")? {
+        return Ok(named);
+    }
+    let installed = Some(PathBuf::from("/usr/sbin/haproxy")).filter(|program| program.is_file());
+    match on_path("haproxy").or(installed) {
+        Some(found) => Ok(found),
+        None => bail!("no HAProxy: run `make setup-proxy` (or set FOOTPLATE_HAPROXY)"),
+    }
+}
+
 /// The program that a variable names, where it is set.
 fn named_by(variable: &str) -> Result<Option<PathBuf>> {
     let Some(named) = std::env::var_os(variable).map(PathBuf::from) else { return Ok(None) };

@@ -55,6 +55,8 @@ pub enum Verb {
     Agent(commands::agent::Args),
     /// Look whether everything that the platform needs is there and set as it should be
     Doctor(commands::doctor::Args),
+    /// Ask a service or an agent on this machine whether it is ready
+    Health(commands::health::Args),
     /// Submit a job: a job file, or a command after --
     Submit(Box<commands::submit::Args>),
     /// List what is waiting and running

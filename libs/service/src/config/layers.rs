@@ -39,6 +39,7 @@ pub struct Sources {
     files: Vec<PathBuf>,
     texts: Vec<(PathBuf, String)>,
     variables: Vec<(String, String)>,
+    not_ours: &'static [&'static str],
     flags: Vec<(String, String)>,
 }
 
@@ -61,6 +62,13 @@ impl Sources {
     #[must_use]
     pub fn variables(mut self, variables: impl IntoIterator<Item = (String, String)>) -> Self {
         self.variables.extend(variables.into_iter().filter(|(name, _)| name.starts_with("FOOTPLATE_")));
+        self
+    }
+
+    /// Says which variables belong to somebody else: they are no slips, however like a knob's they are.
+    #[must_use]
+    pub fn not_ours(mut self, names: &'static [&'static str]) -> Self {
+        self.not_ours = names;
         self
     }
 
@@ -87,7 +95,8 @@ impl Sources {
             }
         }
         self.texts.iter().for_each(|(path, text)| reader.text(path, text));
-        self.variables.iter().for_each(|(name, value)| reader.variable(name, value));
+        let ours = self.variables.iter().filter(|(name, _)| !self.not_ours.contains(&name.as_str()));
+        ours.for_each(|(name, value)| reader.variable(name, value));
         self.flags.iter().for_each(|(key, value)| reader.set(Origin::Flag(key.clone()), key, value.clone()));
         reader.finish()
     }
@@ -167,7 +176,8 @@ impl<'a> Reader<'a> {
         for (name, value) in table {
             let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
             match value {
-                toml::Value::Table(inner) if !self.knobs.contains_key(key.as_str()) => self.table(origin, &key, inner),
+                // A key may be a knob and the beginning of others (`nats`, `nats.user`): no knob is a table.
+                toml::Value::Table(inner) => self.table(origin, &key, inner),
                 value => match plain(value) {
                     Some(text) => self.set(origin.clone(), &key, text),
                     None => self.refuse(origin.clone(), &key, "must be one value or a list of plain values".to_owned()),
@@ -302,6 +312,21 @@ mod tests {
         ] {
             assert!(told.contains(part), "{part} is not in:\n{told}");
         }
+    }
+
+    #[test]
+    fn a_variable_of_somebody_elses_is_no_slip() {
+        let given = || Sources::default().variables(variables(&[("FOOTPLATE_BROKER_TOKENS", "x")]));
+        assert!(given().load(KNOBS).unwrap_err().to_string().contains("did you mean FOOTPLATE_BROKER_TOKEN?"));
+        given().not_ours(&["FOOTPLATE_BROKER_TOKENS"]).load(KNOBS).unwrap();
+    }
+
+    #[test]
+    fn a_table_may_be_called_like_a_knob() {
+        const BROKER: Knob<String> = Knob::new("broker", "", "where it is");
+        let sources = Sources::default().text("f.toml", "[broker]\ntoken = \"hunter2\"\n").flag("broker", "here");
+        let config = sources.load(&[&BROKER, &TOKEN]).unwrap();
+        assert_eq!((config.get(&BROKER).as_str(), config.get(&TOKEN).as_str()), ("here", "hunter2"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod context;
 pub mod doctor;
 pub mod event;
 pub mod gate;
+pub mod health;
 pub mod job;
 pub mod lineage;
 pub mod login;
@@ -49,6 +50,7 @@ pub async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Verb::Serve(args) => serve::run(args, ctx).await,
         Verb::Agent(args) => agent::run(args, ctx).await,
         Verb::Doctor(args) => doctor::run(args, ctx).await,
+        Verb::Health(args) => health::run(args, ctx).await,
         Verb::Submit(args) => submit::run(*args, ctx).await,
         Verb::Ps(args) => ps::run(args, ctx).await,
         Verb::Why(args) => why::run(args, ctx).await,

@@ -136,8 +136,11 @@ pub const BLOBS_SECRET_KEY: Knob<String> = Knob::new("blobs.secret-key", "", "th
 pub const BLOBS_RETRY: Knob<Duration> =
     Knob::new("blobs.retry", "20s", "how long one request to the object store is tried again while it is away or overloaded");
 /// The token of the first admin.
-pub const BOOTSTRAP: Knob<String> =
-    Knob::new("bootstrap", "", "file with the token of the platform's first admin, service:bootstrap; read when the registry starts");
+pub const BOOTSTRAP: Knob<String> = Knob::new(
+    "bootstrap",
+    "",
+    "file that vouches for the first admin, service:bootstrap, and for nodes: a line each, a token and whose it is; read when the registry starts",
+);
 
 /// All of them.
 pub const ALL: &[&dyn AnyKnob] = &[
@@ -186,6 +189,9 @@ pub const ALL: &[&dyn AnyKnob] = &[
     &BOOTSTRAP,
 ];
 
+/// What a shell has for its own calls: whose they are, and where to. `FOOTPLATE_TOKEN` would else be taken for a slip of `FOOTPLATE_TOKENS`.
+const OF_CALLS: &[&str] = &["FOOTPLATE_ADDR", "FOOTPLATE_PROJECT", "FOOTPLATE_TOKEN", "FOOTPLATE_CONTEXT"];
+
 /// Settings that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
@@ -209,7 +215,7 @@ pub fn load(args: &ServiceArgs, more: &[(&str, String)]) -> Result<Config, Setti
     if let Some(file) = &args.config {
         sources = sources.file(file);
     }
-    sources = sources.environment();
+    sources = sources.environment().not_ours(OF_CALLS);
     for setting in &args.settings {
         let (key, value) = setting.split_once('=').ok_or_else(|| SettingsError::NoPair(setting.clone()))?;
         sources = sources.flag(key, value);
@@ -303,6 +309,17 @@ mod tests {
     #[test]
     fn the_documented_defaults_are_those_of_the_code() {
         footplate_testkit::golden(footplate_testkit::repository_root().join("docs/reference/defaults.md"), &defaults());
+    }
+
+    #[test]
+    fn a_shell_that_has_a_token_may_ask_the_doctor() {
+        use clap::CommandFactory as _;
+        let of_calls = crate::args::Cli::command();
+        let of_calls: Vec<String> =
+            of_calls.get_arguments().filter_map(|argument| Some(argument.get_env()?.to_str()?.to_owned())).collect();
+        assert_eq!(of_calls, OF_CALLS);
+        let given = OF_CALLS.iter().map(|name| ((*name).to_owned(), "x".to_owned()));
+        Sources::default().variables(given).not_ours(OF_CALLS).load(ALL).unwrap();
     }
 
     #[test]

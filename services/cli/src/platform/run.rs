@@ -37,7 +37,7 @@ pub fn options(config: &Config) -> RunOptions {
 pub async fn run_services(config: Config, chosen: &[Service], name: &str) -> anyhow::Result<Exit> {
     let folder = knobs::data_folder(&config).map_err(|error| failure(Exit::Usage, error))?;
     let data = DataFolder::take(&folder).map_err(|error| failure(Exit::Refused, error))?;
-    let bootstrap = if chosen.contains(&Service::Registry) { first_admin(&config)? } else { None };
+    let bootstrap = if chosen.contains(&Service::Registry) { vouched(&config)? } else { Vec::new() };
     let telemetry = telemetry(name, &config)?;
     let listener = listen("the API", config.get(&knobs::LISTEN), "listen").await.map_err(|error| failure(Exit::Refused, error))?;
     let address = listener.local_addr()?;
@@ -63,16 +63,16 @@ pub async fn run_services(config: Config, chosen: &[Service], name: &str) -> any
     exit_of(ended)
 }
 
-/// The first admin that the settings vouch for, if they do.
+/// The principals that the settings vouch for.
 ///
 /// # Errors
-/// A file without a token that is hard to guess.
-pub fn first_admin(config: &Config) -> anyhow::Result<Option<Bootstrap>> {
+/// A file that vouches for nobody, or for no token that is hard to guess.
+pub fn vouched(config: &Config) -> anyhow::Result<Vec<Bootstrap>> {
     let file = config.get(&knobs::BOOTSTRAP);
     if file.is_empty() {
-        return Ok(None);
+        return Ok(Vec::new());
     }
-    principals::first_admin(Path::new(&file)).map(Some).map_err(|error| failure(Exit::Usage, error))
+    principals::vouched_in(Path::new(&file)).map_err(|error| failure(Exit::Usage, error))
 }
 
 /// Starts services under a context and serves them on a listener.

@@ -137,7 +137,8 @@ pub async fn start(services: &[Service], wiring: &Wiring<'_>) -> Result<Started,
         objects::keep_swept(&blobs, wiring.context);
     }
     let gate = AccessGate::start(&ledger, &clock, wiring.context);
-    let mut parts = ServerParts::new().readiness(wiring.context.readiness.clone()).gate(Arc::new(gate.clone()));
+    let parts = ServerParts::new().readiness(wiring.context.readiness.clone()).metrics(&wiring.context.metrics);
+    let mut parts = parts.gate(Arc::new(gate.clone()));
     for service in services {
         // Boxed: all of it in one future nests too deep for the compiler.
         parts = Box::pin(start_one(*service, wiring, (&ledger, &blobs, &gate), &clock, parts)).await?;

@@ -4,7 +4,7 @@
 //! The next `up` on the same folder takes the machine into use again. Killed instead, the workers run on, and the next `up` adopts them.
 
 use super::nats_server::{NatsServer, NatsServerConfig, NatsServerError};
-use super::run::{exit_of, failure, first_admin, options, start_and_serve, telemetry};
+use super::run::{exit_of, failure, options, start_and_serve, telemetry, vouched};
 use super::services::{Service, Wiring};
 use super::{DataFolder, agent, knobs, principals};
 use crate::context::{ContextFile, NamedContext, PROJECT_DEFAULT, default_path};
@@ -38,7 +38,7 @@ pub async fn up(config: Config) -> anyhow::Result<Exit> {
     let address = listener.local_addr()?.to_string();
     let own = own_broker(&config, data.path()).await?;
     let Own { token, node_token, mut bootstrap } = own_principals(&config, data.path(), &address)?;
-    bootstrap.extend(first_admin(&config)?);
+    bootstrap.extend(vouched(&config)?);
     let mut process = options(&config);
     process.grace += DRAIN_WITHIN;
     let own_ref = own.as_ref();

@@ -56,15 +56,15 @@ impl Measures {
             assignment_conflicts: Counter::default(),
         };
         metrics.register(|registry| {
-            registry.register("scheduler_jobs", "Jobs that have not ended, by queue and state", measures.jobs.clone());
-            registry.register("scheduler_placements", "Gangs placed by this instance", measures.placements.clone());
-            registry.register("scheduler_decisions", "Events decided by this instance", measures.decisions.clone());
-            registry.register("scheduler_stops", "Stops requested by this instance, by cause", measures.stops.clone());
-            registry.register("scheduler_requeues", "Attempts requeued by this instance, by cause", measures.requeues.clone());
-            registry.register("scheduler_cycle_seconds", "How long one look at the state took", measures.cycle.clone());
-            registry.register("scheduler_assignments_written", "Assignments written by this instance", measures.assignments.clone());
+            registry.register("jobs", "Jobs that have not ended, by queue and state", measures.jobs.clone());
+            registry.register("placements", "Gangs placed by this instance", measures.placements.clone());
+            registry.register("decisions", "Events decided by this instance", measures.decisions.clone());
+            registry.register("stops", "Stops requested by this instance, by cause", measures.stops.clone());
+            registry.register("requeues", "Attempts requeued by this instance, by cause", measures.requeues.clone());
+            registry.register("cycle_seconds", "How long one look at the state took", measures.cycle.clone());
+            registry.register("assignments_written", "Assignments written by this instance", measures.assignments.clone());
             let told = "Assignments that another leader had written first";
-            registry.register("scheduler_assignment_conflicts", told, measures.assignment_conflicts.clone());
+            registry.register("assignment_conflicts", told, measures.assignment_conflicts.clone());
         });
         measures
     }

@@ -1,5 +1,8 @@
-//! One address for clients: an HTTP/2 proxy that splits by path, as a deployment's does. It understands nothing of what it carries.
+//! One address for clients: an HTTP/2 proxy that splits by path, by the table of a deployment's. It understands nothing of what it carries.
+//!
+//! In the process of the test, so that a broken connection is never its doing: the deployment's own proxy has its own tests.
 
+use crate::compose::routes::routes;
 use bytes::Bytes;
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
@@ -17,19 +20,6 @@ use tokio::net::TcpListener;
 
 type Body = Either<Incoming, Full<Bytes>>;
 
-/// Which gRPC service is served by which service of the platform.
-const ROUTES: &[(&str, &[&str])] = &[
-    (
-        "tracker",
-        &["RunService", "ExperimentService", "MetricService", "ArtifactService", "BlobService", "EventService", "TrackerViewService"],
-    ),
-    ("scheduler", &["JobService", "QueueService", "SchedulerViewService"]),
-    ("executor", &["AttemptService", "LogService", "ExecutorViewService"]),
-    ("sweep", &["SweepService", "SweepViewService"]),
-    ("gpu-inventory", &["NodeService", "InventoryViewService"]),
-    ("registry", &["RegistryService", "RegistryViewService"]),
-];
-
 /// A running proxy; it ends with its guard.
 pub struct Proxy {
     /// Where clients reach it.
@@ -40,6 +30,7 @@ pub struct Proxy {
 struct Inner {
     client: Client<HttpConnector, Incoming>,
     ports: BTreeMap<String, SocketAddr>,
+    routes: BTreeMap<String, String>,
 }
 
 impl Proxy {
@@ -48,7 +39,7 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let client = Client::builder(TokioExecutor::new()).http2_only(true).build_http();
-        let inner = Arc::new(Inner { client, ports });
+        let inner = Arc::new(Inner { client, ports, routes: routes() });
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let _ = stream.set_nodelay(true);
@@ -71,7 +62,7 @@ impl Drop for Proxy {
 
 async fn forward(inner: Arc<Inner>, mut request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
     let path = request.uri().path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string);
-    let addr = inner.ports[owner(&path)];
+    let addr = inner.ports[inner.owner(&path)];
     *request.uri_mut() = format!("http://{addr}{path}").parse::<Uri>().unwrap();
     *request.version_mut() = hyper::Version::HTTP_2;
     for hop in ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade", "host"] {
@@ -83,10 +74,12 @@ async fn forward(inner: Arc<Inner>, mut request: Request<Incoming>) -> Result<Re
     }
 }
 
-/// Who serves a path; what is no service of ours (health, reflection) is answered by the tracker.
-fn owner(path: &str) -> &'static str {
-    let named = path.strip_prefix("/footplate.api.v1.").and_then(|rest| rest.split('/').next()).unwrap_or_default();
-    ROUTES.iter().find(|(_, services)| services.contains(&named)).map_or("tracker", |(owner, _)| owner)
+impl Inner {
+    /// Who serves a path; what is no service of ours (health, reflection) is answered by the tracker.
+    fn owner(&self, path: &str) -> &str {
+        let named = path.strip_prefix("/footplate.api.v1.").and_then(|rest| rest.split('/').next()).unwrap_or_default();
+        self.routes.get(named).map_or("tracker", String::as_str)
+    }
 }
 
 /// What a proxy says of a service that is not there, in the form that a gRPC client reads.

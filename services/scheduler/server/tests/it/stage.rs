@@ -50,7 +50,7 @@ pub(crate) async fn instance(broker: Arc<dyn Broker>, name: &str) -> Instance {
     let ledger = Ledger::new(broker);
     let context = Context::new(Duration::from_secs(5));
     let config = Config { lease: Duration::from_millis(800), ..Config::new(name) };
-    let handle = start(&config, &ledger, &SystemClock::shared(), &context).await;
+    let handle = start(&config, &ledger, &SystemClock::shared(), &context.within("scheduler")).await;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let parts = handle.parts(ServerParts::new().authenticator(|_| Ok(PrincipalId::parse("tester").unwrap())));
