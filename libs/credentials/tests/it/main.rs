@@ -1,0 +1,6 @@
+//! What credentials promise, on a real nats-server.
+#![allow(clippy::unwrap_used)]
+
+mod mirrors;
+mod resolving;
+mod servers;
