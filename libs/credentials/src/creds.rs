@@ -1,6 +1,8 @@
 //! A user's credentials as the file that every NATS client reads.
 
+use crate::jwt::{JwtError, decode};
 use crate::key::Key;
+use serde_json::Value;
 use std::fmt;
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -54,6 +56,18 @@ impl UserCreds {
     }
 }
 
+/// The prefix of reply subjects that a credentials file demands, as its user may listen there alone; `None` where any will do.
+///
+/// # Errors
+/// When there is no token in it, or one that is not to be believed.
+pub fn inbox_prefix(creds_text: &str) -> Result<Option<String>, JwtError> {
+    let token = creds_text.lines().map(str::trim).find(|line| line.starts_with("ey")).ok_or(JwtError("there is none in the file"))?;
+    let said = decode(token)?;
+    let allowed = said.claims["sub"]["allow"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let inboxes = allowed.iter().filter_map(Value::as_str).filter_map(|subject| subject.strip_suffix(".>"));
+    Ok(inboxes.filter(|prefix| prefix.starts_with("_INBOX")).map(str::to_owned).next())
+}
+
 /// Writes a file that its owner alone reads; durable, and whole or not at all.
 pub(crate) fn write_secret(path: &Path, text: &str) -> io::Result<()> {
     let unique: [u8; 8] = footplate_clock::entropy();
@@ -80,6 +94,19 @@ mod tests {
     use super::*;
     use crate::key::KeyKind;
     use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn where_answers_may_go_stands_in_the_file() {
+        let home = tempfile::tempdir().unwrap();
+        let operator = crate::Operator::create(home.path()).unwrap();
+        let prefix = |subscribe: &[&str]| {
+            let access = crate::Access::new(["a"], subscribe.iter().copied());
+            inbox_prefix(&operator.platform_user("n1", &access, 7, None).to_text()).unwrap()
+        };
+        assert_eq!(prefix(&["fp.assigned.n1", "_INBOX_n1.>"]).as_deref(), Some("_INBOX_n1"));
+        assert_eq!(prefix(&[">"]), None);
+        assert!(inbox_prefix("nothing").is_err());
+    }
 
     #[test]
     fn a_file_of_credentials_is_read_by_its_owner_alone_and_replaced_whole() {

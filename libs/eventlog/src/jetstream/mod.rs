@@ -13,7 +13,7 @@ mod streams;
 mod tail;
 
 pub use config::{Credentials, JetStreamConfig, StreamBytes};
-pub use permissions::{Permissions, node_inbox_prefix};
+pub use permissions::{Permissions, SHARED_INBOX_PREFIX, node_inbox_prefix, service_inbox_prefix};
 pub use probe::{Probe, StreamProbe, SyncProbe};
 
 use crate::port::{Bounds, Broker, Expect, Message, Page, PublishError, ReadError, Stored, StreamName, TailItem};

@@ -9,7 +9,7 @@ use crate::{
 };
 use footplate_api::{ApiError, Client, v1};
 use footplate_blobs::{BlobError, Blobs};
-use footplate_eventlog::jetstream::{Credentials, JetStreamBroker, Probe, SyncProbe};
+use footplate_eventlog::jetstream::{JetStreamBroker, Probe, SyncProbe};
 use footplate_series::{
     SeriesError,
     scylla::{Address, Scylla},
@@ -203,7 +203,7 @@ fn own_broker(config: &Config, folder: &Path) -> Option<footplate_eventlog::jets
     let quoted_after = |key: &str| text.split_once(key)?.1.split('"').nth(1).map(str::to_owned);
     let mut own =
         footplate_eventlog::jetstream::JetStreamConfig::single(format!("nats://{}", quoted_after("listen:")?), "footplate doctor");
-    own.credentials = Credentials::User { name: quoted_after("user:")?, password: quoted_after("password:")? };
+    broker::with_file(&mut own, &nats_server::credentials(folder));
     own.monitor = quoted_after("http:");
     own.manage_streams = false;
     own.bytes = footplate_eventlog::jetstream::StreamBytes::of_disk(config.get(&knobs::NATS_DISK).0);

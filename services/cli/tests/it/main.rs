@@ -6,6 +6,7 @@ mod bucket;
 mod capture;
 mod ci;
 mod cluster;
+mod credentials;
 mod faults;
 mod faults_days;
 mod gate;
