@@ -6,18 +6,24 @@ use crate::operator::Operator;
 use crate::project::{KEEPER_INBOX, MIRROR, MirrorLimits, ProjectAccount};
 use crate::resolver::{Resolver, ResolverError, connected};
 use async_nats::Client;
+use async_nats::client::RequestErrorKind;
 use footplate_types::ProjectName;
 use serde_json::Value;
 use std::time::Duration;
 
-/// How long a project's account may take to have its JetStream.
-const READY_WITHIN: Duration = Duration::from_secs(10);
+/// How long an answer about a mirror is waited for.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// How long a project's account may take to have its JetStream; one that the server has no room for never has it.
+const ENABLED_WITHIN: Duration = Duration::from_secs(3);
 /// The pause between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
 /// JetStream: no such stream.
 const STREAM_NOT_FOUND: u64 = 10_059;
 /// JetStream: not enabled (yet) for the account.
 const NOT_ENABLED: [u64; 2] = [10_039, 10_076];
+
+/// JetStream: no room in the account, on the server, in the stream's maximum.
+const NO_ROOM: [u64; 4] = [10_002, 10_023, 10_047, 10_122];
 
 /// Why a project has no mirror.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +46,19 @@ pub enum MirrorError {
         reason: String,
         /// JetStream's own code.
         code: u64,
+    },
+    /// The account has no JetStream.
+    #[error(
+        "there is no room for the mirror of project {project}: the server gives its account no JetStream of {bytes} bytes ({reason}); give the server \
+         more, or the mirror less"
+    )]
+    NoRoom {
+        /// Which.
+        project: String,
+        /// How much was asked for.
+        bytes: u64,
+        /// What the server says.
+        reason: String,
     },
     /// JetStream says nothing in time.
     #[error("JetStream does not answer about the mirror of project {project}: {reason}; try again")]
@@ -114,9 +133,9 @@ impl Asking<'_> {
         let wanted = self.account.mirror(limits);
         let info = match self.ask("INFO", "").await? {
             Answer::Done(info) if in_line(&wanted, &info["config"]) => info,
-            Answer::Done(_) => self.done(self.ask("UPDATE", &wanted.to_string()).await?)?,
-            Answer::Refused { code: STREAM_NOT_FOUND, .. } => self.done(self.ask("CREATE", &wanted.to_string()).await?)?,
-            refused @ Answer::Refused { .. } => self.done(refused)?,
+            Answer::Done(_) => self.done(self.ask("UPDATE", &wanted.to_string()).await?, limits)?,
+            Answer::Refused { code: STREAM_NOT_FOUND, .. } => self.done(self.ask("CREATE", &wanted.to_string()).await?, limits)?,
+            refused @ Answer::Refused { .. } => self.done(refused, limits)?,
         };
         let number = |value: &Value| value.as_u64().unwrap_or(0);
         let state = &info["state"];
@@ -128,35 +147,38 @@ impl Asking<'_> {
         })
     }
 
-    fn done(&self, answer: Answer) -> Result<Value, MirrorError> {
+    fn done(&self, answer: Answer, limits: &MirrorLimits) -> Result<Value, MirrorError> {
+        let project = self.account.project().to_string();
         match answer {
             Answer::Done(value) => Ok(value),
-            Answer::Refused { reason, code } => Err(MirrorError::Refused { project: self.account.project().to_string(), reason, code }),
+            Answer::Refused { reason, code } if NOT_ENABLED.contains(&code) || NO_ROOM.contains(&code) => {
+                Err(MirrorError::NoRoom { project, bytes: limits.bytes, reason })
+            }
+            Answer::Refused { reason, code } => Err(MirrorError::Refused { project, reason, code }),
         }
     }
 
     /// Asks about the mirror. An account that the server has just learned of has its JetStream a moment later.
     async fn ask(&self, what: &str, body: &str) -> Result<Answer, MirrorError> {
-        let deadline = tokio::time::Instant::now() + READY_WITHIN;
-        let project = || self.account.project().to_string();
+        let began = tokio::time::Instant::now();
+        let silent = |reason: String| MirrorError::Silent { project: self.account.project().to_string(), reason };
         loop {
             let answer = self.client.request(format!("$JS.API.STREAM.{what}.{MIRROR}"), body.to_owned().into()).await;
-            let waited = match answer {
+            match answer {
                 Ok(message) => {
-                    let answer: Value = serde_json::from_slice(&message.payload)
-                        .map_err(|error| MirrorError::Silent { project: project(), reason: error.to_string() })?;
-                    let code = answer["error"]["err_code"].as_u64();
-                    let reason = answer["error"]["description"].as_str().unwrap_or_default().to_owned();
-                    match code {
-                        None => return Ok(Answer::Done(answer)),
-                        Some(code) if !NOT_ENABLED.contains(&code) => return Ok(Answer::Refused { reason, code }),
-                        Some(_) => reason,
+                    let answer: Value = serde_json::from_slice(&message.payload).map_err(|error| silent(error.to_string()))?;
+                    let Some(code) = answer["error"]["err_code"].as_u64() else { return Ok(Answer::Done(answer)) };
+                    if !NOT_ENABLED.contains(&code) || began.elapsed() >= ENABLED_WITHIN {
+                        let reason = answer["error"]["description"].as_str().unwrap_or_default().to_owned();
+                        return Ok(Answer::Refused { reason, code });
                     }
                 }
-                Err(error) => error.to_string(),
-            };
-            if tokio::time::Instant::now() >= deadline {
-                return Err(MirrorError::Silent { project: project(), reason: waited });
+                // An account without JetStream has nobody who answers.
+                Err(error) if error.kind() == RequestErrorKind::NoResponders && began.elapsed() >= ENABLED_WITHIN => {
+                    return Ok(Answer::Refused { reason: "nobody answers there".to_owned(), code: NOT_ENABLED[0] });
+                }
+                Err(error) if began.elapsed() >= ANSWER_WITHIN => return Err(silent(error.to_string())),
+                Err(_) => {}
             }
             tokio::time::sleep(PAUSE).await;
         }

@@ -158,7 +158,8 @@ impl ProjectAccount {
         Access::new(publish, ["_INBOX.>"])
     }
 
-    fn user(&self, name: &str, access: &Access, now: i64, expires_at: Option<i64>) -> UserCreds {
+    /// A new user of the account who may do what is said.
+    pub fn user(&self, name: &str, access: &Access, now: i64, expires_at: Option<i64>) -> UserCreds {
         let key = Key::generate(KeyKind::User);
         let statement = Statement { subject: key.public(), name, issued_at: now, expires_at, kind: "user" };
         let token = encode(&self.key, &statement, claims::user(access, None));
