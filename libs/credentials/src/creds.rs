@@ -56,16 +56,29 @@ impl UserCreds {
     }
 }
 
-/// The prefix of reply subjects that a credentials file demands, as its user may listen there alone; `None` where any will do.
+/// Whom a credentials file is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownUser {
+    /// The user's public key.
+    pub user: String,
+    /// The public key of its account.
+    pub account: String,
+    /// The prefix of reply subjects where it may hear answers; `None` where any will do.
+    pub inbox_prefix: Option<String>,
+}
+
+/// Whom a credentials file is of, by the token in it.
 ///
 /// # Errors
 /// When there is no token in it, or one that is not to be believed.
-pub fn inbox_prefix(creds_text: &str) -> Result<Option<String>, JwtError> {
+pub fn user_of(creds_text: &str) -> Result<KnownUser, JwtError> {
     let token = creds_text.lines().map(str::trim).find(|line| line.starts_with("ey")).ok_or(JwtError("there is none in the file"))?;
     let said = decode(token)?;
     let allowed = said.claims["sub"]["allow"].as_array().map(Vec::as_slice).unwrap_or_default();
     let inboxes = allowed.iter().filter_map(Value::as_str).filter_map(|subject| subject.strip_suffix(".>"));
-    Ok(inboxes.filter(|prefix| prefix.starts_with("_INBOX")).map(str::to_owned).next())
+    let inbox_prefix = inboxes.filter(|prefix| prefix.starts_with("_INBOX")).map(str::to_owned).next();
+    let account = said.claims["issuer_account"].as_str().map_or(said.issuer, str::to_owned);
+    Ok(KnownUser { user: said.subject, account, inbox_prefix })
 }
 
 /// Writes a file that its owner alone reads; durable, and whole or not at all.
@@ -101,11 +114,11 @@ mod tests {
         let operator = crate::Operator::create(home.path()).unwrap();
         let prefix = |subscribe: &[&str]| {
             let access = crate::Access::new(["a"], subscribe.iter().copied());
-            inbox_prefix(&operator.platform_user("n1", &access, 7, None).to_text()).unwrap()
+            user_of(&operator.platform_user("n1", &access, 7, None).to_text()).unwrap().inbox_prefix
         };
         assert_eq!(prefix(&["fp.assigned.n1", "_INBOX_n1.>"]).as_deref(), Some("_INBOX_n1"));
         assert_eq!(prefix(&[">"]), None);
-        assert!(inbox_prefix("nothing").is_err());
+        assert!(user_of("nothing").is_err());
     }
 
     #[test]

@@ -18,7 +18,7 @@ mod resolver;
 mod server_config;
 
 pub use claims::{Access, AccountLimits};
-pub use creds::{UserCreds, inbox_prefix};
+pub use creds::{KnownUser, UserCreds, user_of};
 pub use folder::FolderError;
 pub use jwt::{Decoded, JwtError, decode};
 pub use key::{Key, KeyError, KeyKind};

@@ -69,8 +69,14 @@ impl Permissions {
         Self { publish, subscribe: vec![format!("{}.>", service_inbox_prefix(service))] }
     }
 
-    /// What one process needs that is all of these at once (`up`), over one connection. It alone also changes streams: on a server of its own there
-    /// is nobody else to bring them in line.
+    /// What it takes to make streams and to bring them in line: neither to read nor to write what is in them, nor to remove any.
+    pub fn of_streams() -> Self {
+        let api = ["INFO", "STREAM.INFO.*", "STREAM.CREATE.*", "STREAM.UPDATE.*"];
+        Self { publish: api.map(|asked| format!("$JS.API.{asked}")).to_vec(), subscribe: vec!["_INBOX_.streams.>".to_owned()] }
+    }
+
+    /// What one process needs that is all of these at once (`up`), over one connection. It changes streams, too: on a server of its own
+    /// there is nobody else to bring them in line.
     pub fn together(all: impl IntoIterator<Item = Self>) -> Self {
         let (mut publish, mut subscribe) = (BTreeSet::new(), BTreeSet::new());
         for one in all {

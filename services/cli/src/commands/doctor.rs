@@ -253,7 +253,12 @@ fn probed(probe: &Probe) -> Vec<Finding> {
         let found = format!("{share} % of {} MiB", stream.bytes_max >> 20);
         let differences: Vec<&str> = stream.differences.iter().map(String::as_str).filter(|told| must_hold(told)).collect();
         findings.push(if !differences.is_empty() {
-            Finding::new(stream.stream.as_str(), Verdict::Bad, briefly(&differences), "start a service, which brings its streams in line")
+            Finding::new(
+                stream.stream.as_str(),
+                Verdict::Bad,
+                briefly(&differences),
+                "start a service, which brings its streams in line; where each has credentials of its own: `footplate nats streams`",
+            )
         } else if share >= 80 {
             Finding::new(stream.stream.as_str(), Verdict::Odd, found, "give the streams more disk: --set nats.disk=")
         } else {

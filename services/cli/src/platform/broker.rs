@@ -1,7 +1,7 @@
 //! The connection to the broker, from the settings.
 
 use super::{knobs, nats_server::NatsServer};
-use footplate_credentials::inbox_prefix;
+use footplate_credentials::user_of;
 use footplate_eventlog::jetstream::{ConnectError, Credentials, JetStreamBroker, JetStreamConfig, StreamBytes};
 use footplate_service::config::Config;
 use footplate_types::NodeName;
@@ -48,8 +48,7 @@ pub fn jetstream(config: &Config, own: Option<&NatsServer>, name: &str, manage_s
 
 /// Connects with a credentials file, and asks for answers where its user may hear them. A file that cannot be read is told of when it is used.
 pub fn with_file(jetstream: &mut JetStreamConfig, file: &Path) {
-    let prefix = std::fs::read_to_string(file).ok().and_then(|text| inbox_prefix(&text).ok().flatten());
-    jetstream.inbox_prefix = prefix;
+    jetstream.inbox_prefix = std::fs::read_to_string(file).ok().and_then(|text| user_of(&text).ok()?.inbox_prefix);
     jetstream.credentials = Credentials::File(file.to_owned());
 }
 

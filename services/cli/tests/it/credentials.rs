@@ -1,13 +1,12 @@
 //! Who may connect to the broker of `up`, and that what an older one has stored is not lost to the new accounts.
 
+use crate::cluster::{ANY_PORT, Cluster, PATIENCE, SERVICES, alone, binary};
 use crate::up::Up;
+use footplate_api::{types::Outcome, v1};
 use footplate_eventlog::jetstream::{ConnectError, JetStreamBroker, JetStreamConfig};
 use footplate_eventlog::{Broker as _, StreamName};
-use footplate_testkit::{Signal, nats};
+use footplate_testkit::{Signal, eventually, nats};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-const PATIENCE: Duration = Duration::from_secs(120);
 
 fn data(up: &Up) -> PathBuf {
     up.folder.path().join("data")
@@ -106,4 +105,77 @@ fn streams_whose_keys_are_gone_are_refused_and_left_alone() {
     assert_eq!(output.status.code(), Some(4), "{told}");
     assert!(told.contains("AXYZ") && told.contains("operator") && told.contains("--data"), "{told}");
     assert!(ledger.is_dir() && !home.path().join("data/operator").exists());
+}
+
+/// Runs a verb that must succeed; gives its JSON.
+fn done(home: &Path, words: &[&str]) -> serde_json::Value {
+    let output = binary(home).args(words).args(["-o", "json"]).output().unwrap();
+    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deployment_works_when_everybody_has_credentials_of_their_own_and_who_is_revoked_is_out() {
+    let _alone = alone().await;
+    let home = tempfile::tempdir().unwrap();
+    let (operator, creds) = (home.path().join("operator"), home.path().join("creds"));
+    std::fs::create_dir_all(&creds).unwrap();
+    let (folder, accounts) = (operator.display().to_string(), home.path().join("accounts").display().to_string());
+    let made = done(home.path(), &["nats", "init", &folder, "--accounts-dir", &accounts]);
+    let again = done(home.path(), &["nats", "init", &folder, "--accounts-dir", &accounts]);
+    assert_eq!(made, again, "the keys are kept");
+    let config = std::fs::read_to_string(made["config"].as_str().unwrap()).unwrap();
+    let mut users = std::collections::BTreeMap::new();
+    for (kind, name) in SERVICES.iter().map(|name| ("--service", *name)).chain([("--node", "n1"), ("--node", "n2")]) {
+        let out = creds.join(format!("{name}.creds")).display().to_string();
+        let made = done(home.path(), &["nats", "creds", "--operator", &folder, kind, name, "--out", &out]);
+        users.insert(name, made["user"].as_str().unwrap().to_owned());
+    }
+    let nats = nats().config(&config).start().await;
+    let url = nats.url();
+    let cluster = Cluster::start_as(nats, Some(creds.clone()), &["n1", "n2"], &[]).await;
+    let run = cluster.submit(home.path(), &["--", "true"]).await;
+    assert_eq!(cluster.sealed(&run).await.outcome(), Outcome::Succeeded);
+    let listed = done(home.path(), &["nats", "streams", "--operator", &folder, "--nats", &url, "--set", "nats.disk=2GiB"]);
+    assert_eq!(listed.as_array().unwrap().len(), StreamName::ALL.len());
+
+    // Its credentials are good for nobody else, and voided they are good for nothing.
+    let other = creds.join("n2.creds").display().to_string();
+    done(home.path(), &["nats", "revoke", "--operator", &folder, "--nats", &url, "--creds", &other]);
+    let node = || async {
+        let listed = cluster.client.nodes().list_nodes(v1::ListNodesRequest::default()).await.ok()?.into_inner();
+        listed.nodes.into_iter().find(|node| node.name == "n2" && node.state == "lost")
+    };
+    eventually(PATIENCE, "the node whose credentials are void falls silent and is given up", node).await;
+    let run = cluster.submit(home.path(), &["--", "true"]).await;
+    assert_eq!(cluster.sealed(&run).await.outcome(), Outcome::Succeeded, "the others work on");
+    cluster.assert_rebuild_equal().await;
+    // With other settings than its streams have, a service says who can change them.
+    let elsewhere = home.path().join("elsewhere").display().to_string();
+    let tracker = format!("nats.credentials={}", creds.join("tracker.creds").display());
+    let words = ["serve", "tracker", "--nats", &url, "--data", &elsewhere, "--listen", ANY_PORT, "--admin", ANY_PORT, "--set", &tracker];
+    let output = binary(home.path()).args(words).args(["--set", "nats.disk=3GiB"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(5) && told.contains("footplate nats streams"), "{told}");
+}
+
+#[test]
+fn an_operators_folder_that_is_not_there_or_not_whole_is_told_of() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("operator").display().to_string();
+    let told = |words: &[&str]| {
+        let output = binary(home.path()).args(words).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let creds = ["nats", "creds", "--operator", &folder, "--node", "n1"];
+    let (code, absent) = told(&creds);
+    assert!(code == Some(3) && absent.contains("footplate nats init"), "{absent}");
+    done(home.path(), &["nats", "init", &folder]);
+    let output = binary(home.path()).args(creds).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("BEGIN USER NKEY SEED"));
+    std::fs::remove_file(home.path().join("operator/operator.seed")).unwrap();
+    let (code, broken) = told(&creds);
+    assert!(code == Some(4) && broken.contains("operator.seed"), "{broken}");
+    let (code, both) = told(&["nats", "creds", "--operator", &folder, "--node", "n1", "--service", "tracker"]);
+    assert_eq!(code, Some(2), "{both}");
 }
