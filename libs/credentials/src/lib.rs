@@ -10,23 +10,26 @@ mod claims;
 mod creds;
 mod folder;
 mod jwt;
+mod keeper;
 mod key;
 mod mirror;
 mod operator;
 mod project;
 mod resolver;
 mod server_config;
+mod subscription;
 
 pub use claims::{Access, AccountLimits};
 pub use creds::{KnownUser, UserCreds, user_of};
 pub use folder::FolderError;
 pub use jwt::{Decoded, JwtError, decode};
 pub use key::{Key, KeyError, KeyKind};
-pub use mirror::{MirrorError, MirrorStatus, ensure_project_mirror, remove_project};
+pub use mirror::{MirrorError, MirrorStatus, ensure_project_mirror, remove_project, revoke_subscriber};
 pub use operator::{Operator, Revocation};
 pub use project::{DELIVER_PREFIX, MIRROR, MirrorLimits, ProjectAccount};
 pub use resolver::{Resolver, ResolverError};
 pub use server_config::ServerConfig;
+pub use subscription::{Begin, Subscription, ensure_consumer, remove_consumer};
 
 /// Seconds since 1970 of the wall clock: what JWTs count in.
 pub fn now_seconds() -> i64 {

@@ -1,29 +1,12 @@
 //! Making, mending and removing the mirror of a project.
 
-use crate::creds::UserCreds;
 use crate::folder::FolderError;
-use crate::operator::Operator;
-use crate::project::{KEEPER_INBOX, MIRROR, MirrorLimits, ProjectAccount};
-use crate::resolver::{Resolver, ResolverError, connected};
-use async_nats::Client;
-use async_nats::client::RequestErrorKind;
-use footplate_types::ProjectName;
+use crate::keeper::{Answer, Keeper, code};
+use crate::operator::{Operator, Revocation};
+use crate::project::{MIRROR, MirrorLimits};
+use crate::resolver::{Resolver, ResolverError};
+use footplate_types::{Invalid, ProjectName};
 use serde_json::Value;
-use std::time::Duration;
-
-/// How long an answer about a mirror is waited for.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// How long a project's account may take to have its JetStream; one that the server has no room for never has it.
-const ENABLED_WITHIN: Duration = Duration::from_secs(3);
-/// The pause between two looks.
-const PAUSE: Duration = Duration::from_millis(50);
-/// JetStream: no such stream.
-const STREAM_NOT_FOUND: u64 = 10_059;
-/// JetStream: not enabled (yet) for the account.
-const NOT_ENABLED: [u64; 2] = [10_039, 10_076];
-
-/// JetStream: no room in the account, on the server, in the stream's maximum.
-const NO_ROOM: [u64; 4] = [10_002, 10_023, 10_047, 10_122];
 
 /// Why a project has no mirror.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +14,9 @@ pub enum MirrorError {
     /// The platform's own things have none.
     #[error("project: \"_\" is not allowed; allowed: a project of people")]
     Platform,
+    /// Something that was asked for is none.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
     /// The server could not be told.
     #[error(transparent)]
     Resolver(#[from] ResolverError),
@@ -38,7 +24,7 @@ pub enum MirrorError {
     #[error(transparent)]
     Folder(#[from] FolderError),
     /// JetStream says no.
-    #[error("the mirror of project {project} cannot be made or brought in line: {reason} ({code})")]
+    #[error("JetStream refuses it for the mirror of project {project}: {reason} ({code})")]
     Refused {
         /// Which.
         project: String,
@@ -101,11 +87,50 @@ pub async fn ensure_project_mirror(
     let account = operator.project(project);
     let resolver = Resolver::connect(servers, operator, now).await?;
     resolver.push(&account.token(operator, limits, now)?).await?;
-    let keeper: UserCreds = account.keeper(now);
-    let client = connected(servers, "footplate mirrors", "a user of a project", &keeper.to_text(), KEEPER_INBOX).await?;
-    let made = Asking { client: &client, account: &account }.ensure(limits).await;
-    let _ = client.drain().await;
+    let keeper = Keeper::connect(servers, operator, project, now).await?;
+    let made = ensure(&keeper, &account.mirror(limits), limits).await;
+    keeper.close().await;
     made
+}
+
+async fn ensure(keeper: &Keeper, wanted: &Value, limits: &MirrorLimits) -> Result<MirrorStatus, MirrorError> {
+    let limits = Some(limits);
+    let body = wanted.to_string();
+    let info = match keeper.ask(&format!("STREAM.INFO.{MIRROR}"), "").await? {
+        Answer::Done(info) if in_line(wanted, &info["config"]) => info,
+        Answer::Done(_) => keeper.done(keeper.ask(&format!("STREAM.UPDATE.{MIRROR}"), &body).await?, limits)?,
+        Answer::Refused { code: code::STREAM_NOT_FOUND, .. } => {
+            keeper.done(keeper.ask(&format!("STREAM.CREATE.{MIRROR}"), &body).await?, limits)?
+        }
+        refused @ Answer::Refused { .. } => keeper.done(refused, limits)?,
+    };
+    let number = |value: &Value| value.as_u64().unwrap_or(0);
+    let state = &info["state"];
+    Ok(MirrorStatus {
+        first: number(&state["first_seq"]),
+        last: number(&state["last_seq"]),
+        events: number(&state["messages"]),
+        behind: number(&info["mirror"]["lag"]),
+    })
+}
+
+/// Voids what a subscriber of a project holds, and ends its connections. It is written down before the server is told, so that after a failure doing it
+/// again is enough. The limits are those of the project's mirror.
+///
+/// # Errors
+/// When it cannot be written down, or the server cannot be told.
+pub async fn revoke_subscriber(
+    servers: &str,
+    operator: &Operator,
+    project: &ProjectName,
+    user: &str,
+    limits: &MirrorLimits,
+    now: i64,
+) -> Result<(), MirrorError> {
+    let account = operator.project(project);
+    operator.revoke(&Revocation { account: account.public().to_owned(), user: user.to_owned(), at: now })?;
+    let token = account.token(operator, limits, now)?;
+    Ok(Resolver::connect(servers, operator, now).await?.push(&token).await?)
 }
 
 /// Makes the server forget a project's account: its subscribers are disconnected and let in no more.
@@ -116,73 +141,6 @@ pub async fn remove_project(servers: &str, operator: &Operator, project: &Projec
     let resolver = Resolver::connect(servers, operator, now).await?;
     resolver.delete(operator, &[operator.project(project).public()], now).await?;
     Ok(())
-}
-
-struct Asking<'a> {
-    client: &'a Client,
-    account: &'a ProjectAccount,
-}
-
-enum Answer {
-    Done(Value),
-    Refused { reason: String, code: u64 },
-}
-
-impl Asking<'_> {
-    async fn ensure(&self, limits: &MirrorLimits) -> Result<MirrorStatus, MirrorError> {
-        let wanted = self.account.mirror(limits);
-        let info = match self.ask("INFO", "").await? {
-            Answer::Done(info) if in_line(&wanted, &info["config"]) => info,
-            Answer::Done(_) => self.done(self.ask("UPDATE", &wanted.to_string()).await?, limits)?,
-            Answer::Refused { code: STREAM_NOT_FOUND, .. } => self.done(self.ask("CREATE", &wanted.to_string()).await?, limits)?,
-            refused @ Answer::Refused { .. } => self.done(refused, limits)?,
-        };
-        let number = |value: &Value| value.as_u64().unwrap_or(0);
-        let state = &info["state"];
-        Ok(MirrorStatus {
-            first: number(&state["first_seq"]),
-            last: number(&state["last_seq"]),
-            events: number(&state["messages"]),
-            behind: number(&info["mirror"]["lag"]),
-        })
-    }
-
-    fn done(&self, answer: Answer, limits: &MirrorLimits) -> Result<Value, MirrorError> {
-        let project = self.account.project().to_string();
-        match answer {
-            Answer::Done(value) => Ok(value),
-            Answer::Refused { reason, code } if NOT_ENABLED.contains(&code) || NO_ROOM.contains(&code) => {
-                Err(MirrorError::NoRoom { project, bytes: limits.bytes, reason })
-            }
-            Answer::Refused { reason, code } => Err(MirrorError::Refused { project, reason, code }),
-        }
-    }
-
-    /// Asks about the mirror. An account that the server has just learned of has its JetStream a moment later.
-    async fn ask(&self, what: &str, body: &str) -> Result<Answer, MirrorError> {
-        let began = tokio::time::Instant::now();
-        let silent = |reason: String| MirrorError::Silent { project: self.account.project().to_string(), reason };
-        loop {
-            let answer = self.client.request(format!("$JS.API.STREAM.{what}.{MIRROR}"), body.to_owned().into()).await;
-            match answer {
-                Ok(message) => {
-                    let answer: Value = serde_json::from_slice(&message.payload).map_err(|error| silent(error.to_string()))?;
-                    let Some(code) = answer["error"]["err_code"].as_u64() else { return Ok(Answer::Done(answer)) };
-                    if !NOT_ENABLED.contains(&code) || began.elapsed() >= ENABLED_WITHIN {
-                        let reason = answer["error"]["description"].as_str().unwrap_or_default().to_owned();
-                        return Ok(Answer::Refused { reason, code });
-                    }
-                }
-                // An account without JetStream has nobody who answers.
-                Err(error) if error.kind() == RequestErrorKind::NoResponders && began.elapsed() >= ENABLED_WITHIN => {
-                    return Ok(Answer::Refused { reason: "nobody answers there".to_owned(), code: NOT_ENABLED[0] });
-                }
-                Err(error) if began.elapsed() >= ANSWER_WITHIN => return Err(silent(error.to_string())),
-                Err(_) => {}
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
-    }
 }
 
 /// Whether a stream is as it must be; JetStream leaves out what is zero.

@@ -122,10 +122,18 @@ impl ProjectAccount {
         })
     }
 
-    /// The user that makes and mends the mirror: for a few minutes, and for that alone.
+    /// The user that makes and mends the mirror and its consumers: for a few minutes, and for that alone.
     pub(crate) fn keeper(&self, now: i64) -> UserCreds {
-        let api = ["INFO", "STREAM.INFO", "STREAM.CREATE", "STREAM.UPDATE"];
-        let publish = api.map(|asked| if asked == "INFO" { format!("$JS.API.{asked}") } else { format!("$JS.API.{asked}.{MIRROR}") });
+        let api = [
+            "INFO",
+            "STREAM.INFO.LEDGER",
+            "STREAM.CREATE.LEDGER",
+            "STREAM.UPDATE.LEDGER",
+            "CONSUMER.CREATE.LEDGER.>",
+            "CONSUMER.INFO.LEDGER.*",
+            "CONSUMER.DELETE.LEDGER.*",
+        ];
+        let publish = api.map(|asked| format!("$JS.API.{asked}"));
         self.user("keeper", &Access::new(publish, [format!("{KEEPER_INBOX}.>")]), now, Some(now + KEEPER_SECONDS))
     }
 

@@ -21,6 +21,9 @@ impl ServerConfig {
     /// When the revocations cannot be read.
     pub fn new(operator: &Operator, accounts: &Path, now: i64) -> Result<Self, FolderError> {
         let mut text = String::new();
+        // Of two tokens of an account a server that starts keeps the one that was issued later, and of the same second the one in its
+        // configuration: what it is told from now on has to stand.
+        let before = now - 1;
         let _ = write!(
             text,
             "operator: {}\nsystem_account: {}\nresolver {{\n  type: full\n  dir: {:?}\n  allow_delete: true\n  interval: {COMPARE_EVERY:?}\n}}\n\
@@ -29,9 +32,9 @@ impl ServerConfig {
             operator.system_account(),
             accounts.display().to_string(),
             operator.system_account(),
-            operator.system_token(now),
+            operator.system_token(before),
             operator.platform_account(),
-            operator.platform_token(now)?,
+            operator.platform_token(before)?,
         );
         Ok(Self { text })
     }

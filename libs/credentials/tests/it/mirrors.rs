@@ -3,7 +3,10 @@
 use crate::servers::{Served, connect};
 use async_nats::Client;
 use async_nats::jetstream::{self, consumer};
-use footplate_credentials::{Access, MirrorError, MirrorLimits, ensure_project_mirror, now_seconds, remove_project};
+use footplate_credentials::{
+    Access, Begin, MirrorError, MirrorLimits, Subscription, ensure_consumer, ensure_project_mirror, now_seconds, remove_consumer,
+    remove_project, revoke_subscriber,
+};
 use footplate_testkit::eventually;
 use footplate_types::ProjectName;
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -197,4 +200,47 @@ async fn an_account_reaches_no_more_of_the_ledger_than_the_platform_gave_its_wor
         }
     };
     tokio::time::timeout(WITHIN, seen).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_consumer_is_ready_for_a_subscriber_keeps_its_place_and_a_revoked_subscriber_is_out_alone() {
+    let served = Served::start().await;
+    let (operator, url, limits) = (&served.operator, served.server.url(), MirrorLimits::default());
+    let (vision, now) = (project("vision"), now_seconds());
+    let platform = ledger(&served.platform().await).await;
+    append(&platform, "fp.ledger.vision.run.1").await;
+    append(&platform, "fp.ledger.vision.model.1").await;
+    let wanted = append(&platform, "fp.ledger.vision.model.2").await;
+    ensure_project_mirror(&url, operator, &vision, &limits, now).await.unwrap();
+    let models = Subscription { name: "models".to_owned(), filter: Some("fp.ledger.vision.model.>".to_owned()), begin: Begin::At(wanted) };
+    let everything = Subscription { name: "all".to_owned(), filter: None, begin: Begin::First };
+    for subscription in [&models, &everything, &models] {
+        ensure_consumer(&url, operator, &vision, subscription, now).await.unwrap();
+    }
+    // Of the second before, so that a revocation of this one voids it.
+    let [team, other] = ["team", "other"].map(|name| operator.project(&vision).subscriber(name, now - 2, None));
+    let (connected, stays) = (connect(&served.server, &team).await.unwrap(), connect(&served.server, &other).await.unwrap());
+    assert_eq!(read(&connected, "models", 1).await, [(wanted, "fp.ledger.vision.model.2".to_owned())]);
+    // Made again, even to begin elsewhere, it goes on where it was.
+    let later = append(&platform, "fp.ledger.vision.model.3").await;
+    ensure_consumer(&url, operator, &vision, &Subscription { begin: Begin::First, ..models }, now).await.unwrap();
+    assert_eq!(read(&connected, "models", 1).await, [(later, "fp.ledger.vision.model.3".to_owned())]);
+    assert_eq!(read(&stays, "all", 4).await.len(), 4);
+
+    revoke_subscriber(&url, operator, &vision, team.public(), &limits, now - 1).await.unwrap();
+    let is_out = || async { (connected.connection_state() != async_nats::connection::State::Connected).then_some(()) };
+    eventually(WITHIN, "the revoked subscriber is put out", is_out).await;
+    assert!(connect(&served.server, &team).await.is_err());
+    let last = append(&platform, "fp.ledger.vision.run.2").await;
+    assert_eq!(read(&stays, "all", 1).await, [(last, "fp.ledger.vision.run.2".to_owned())], "the other reads on");
+    // Doing any of it again keeps who is out out.
+    ensure_project_mirror(&url, operator, &vision, &limits, now_seconds()).await.unwrap();
+    assert!(connect(&served.server, &team).await.is_err());
+    for _ in 0..2 {
+        remove_consumer(&url, operator, &vision, "all", now).await.unwrap();
+    }
+    let stream = jetstream::new(stays).get_stream("LEDGER").await.unwrap();
+    assert!(stream.get_consumer::<consumer::pull::Config>("all").await.is_err());
+    let without = ensure_consumer(&url, operator, &project("audio"), &everything, now).await.unwrap_err();
+    assert!(without.to_string().contains("a user of a project"), "{without}");
 }
