@@ -175,6 +175,11 @@ pub fn credentials(data: &Path) -> PathBuf {
     data.join("nats").join(CREDENTIALS_FILE)
 }
 
+/// The keys of the operator of a data folder's broker; not there before its first start.
+pub fn operator_folder(data: &Path) -> PathBuf {
+    data.join(OPERATOR_FOLDER)
+}
+
 /// The program that the last `up` over a data folder has started; `None` when it has started none.
 pub fn started(data: &Path) -> Option<PathBuf> {
     let program = std::fs::read(data.join("nats").join(PROGRAM_FILE)).ok()?;
@@ -251,7 +256,7 @@ impl Drop for NatsServer {
 
 /// The keys of this data folder, made at the first start; what an older start has stored becomes the platform account's.
 fn operator(config: &NatsServerConfig, folder: &Path) -> Result<Operator, NatsServerError> {
-    let (keys, store) = (config.data.join(OPERATOR_FOLDER), folder.join("store"));
+    let (keys, store) = (operator_folder(&config.data), folder.join("store"));
     let operator = match Operator::open(&keys) {
         Err(FolderError::Absent(_)) => {
             // Streams lie under the name of their account: with new keys they would be out of reach, and the ledger empty.

@@ -3,9 +3,11 @@
 use crate::cluster::{ANY_PORT, Cluster, PATIENCE, SERVICES, alone, binary};
 use crate::up::Up;
 use footplate_api::{types::Outcome, v1};
-use footplate_eventlog::jetstream::{ConnectError, JetStreamBroker, JetStreamConfig};
+use footplate_credentials::{MirrorLimits, Operator, ensure_project_mirror, now_seconds};
+use footplate_eventlog::jetstream::{ConnectError, Credentials, JetStreamBroker, JetStreamConfig, SHARED_INBOX_PREFIX};
 use footplate_eventlog::{Broker as _, StreamName};
 use footplate_testkit::{Signal, eventually, nats};
+use footplate_types::ProjectName;
 use std::path::{Path, PathBuf};
 
 fn data(up: &Up) -> PathBuf {
@@ -85,6 +87,42 @@ async fn nobody_connects_without_credentials_and_an_older_ledger_is_taken_over_w
     let broker = JetStreamBroker::connect(taken_as_is(old.url())).await.unwrap();
     assert!(broker.bounds(StreamName::Ledger).await.unwrap().last > before.last, "the new one wrote on");
     assert!(broker.bounds(StreamName::Settled).await.unwrap().last >= settled.last);
+}
+
+/// What a user of a credentials file reads of the ledger of its account.
+async fn ledger(url: &str, creds: &Path, filter: &str, inbox_prefix: Option<&str>) -> Vec<(u64, String, bytes::Bytes)> {
+    let mut config = taken_as_is(url.to_owned());
+    config.credentials = Credentials::File(creds.to_owned());
+    config.inbox_prefix = inbox_prefix.map(str::to_owned);
+    let broker = JetStreamBroker::connect(config).await.unwrap();
+    let page = broker.read(StreamName::Ledger, filter, 1, 10_000).await.unwrap();
+    page.messages.into_iter().map(|stored| (stored.sequence, stored.subject, stored.payload)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscriber_of_a_project_sees_its_part_of_the_ledger_of_up_and_still_does_after_a_restart() {
+    let mut up = Up::start(&[]);
+    let project = ProjectName::parse("default").unwrap();
+    let operator = Operator::open(&data(&up).join("operator")).unwrap();
+    ensure_project_mirror(&address(&up), &operator, &project, &MirrorLimits::default(), now_seconds()).await.unwrap();
+    let team = up.folder.path().join("team.creds");
+    operator.project(&project).subscriber("team", now_seconds(), None).write(&team).unwrap();
+    up.done(&["submit", "-q", "--wait", "--", "true"]);
+    for restarted in [false, true] {
+        if restarted {
+            stop(&up).await;
+            up.restart(&[]);
+            up.done(&["submit", "-q", "--wait", "--", "true"]);
+        }
+        let url = address(&up);
+        let own = data(&up).join("nats/up.creds");
+        let whole = ledger(&url, &own, "fp.ledger.default.>", Some(SHARED_INBOX_PREFIX)).await;
+        let follows = || async { (ledger(&url, &team, "fp.ledger.>", None).await.len() >= whole.len()).then_some(()) };
+        eventually(PATIENCE, "the mirror has what the ledger has", follows).await;
+        let mirrored = ledger(&url, &team, "fp.ledger.>", None).await;
+        assert!(whole.len() > 5 && mirrored[..whole.len()] == whole[..], "{} and {}", whole.len(), mirrored.len());
+        assert!(mirrored.iter().all(|(_, subject, _)| subject.starts_with("fp.ledger.default.")), "nothing of the platform's own");
+    }
 }
 
 #[test]
