@@ -35,8 +35,8 @@ pub enum MirrorError {
     },
     /// The account has no JetStream.
     #[error(
-        "there is no room for the mirror of project {project}: the server gives its account no JetStream of {bytes} bytes ({reason}); give the server \
-         more, or the mirror less"
+        "there is no room for the mirror of project {project}: the server gives its account no JetStream of {bytes} bytes ({reason}); give \
+         the server more, or the mirror less"
     )]
     NoRoom {
         /// Which.
@@ -114,8 +114,8 @@ async fn ensure(keeper: &Keeper, wanted: &Value, limits: &MirrorLimits) -> Resul
     })
 }
 
-/// Voids what a subscriber of a project holds, and ends its connections. It is written down before the server is told, so that after a failure doing it
-/// again is enough. The limits are those of the project's mirror.
+/// Voids what a subscriber of a project holds, and ends its connections. It is written down before the server is told, so that after a
+/// failure doing it again is enough. The limits are those of the project's mirror.
 ///
 /// # Errors
 /// When it cannot be written down, or the server cannot be told.

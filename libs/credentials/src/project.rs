@@ -20,7 +20,8 @@ pub(crate) const KEEPER_INBOX: &str = "_INBOX_.keeper";
 /// How long the user that makes a mirror is good for.
 const KEEPER_SECONDS: i64 = 300;
 
-/// How much a project's mirror may take. What no longer fits is dropped from its beginning: a mirror is a copy, and never holds up the ledger.
+/// How much a project's mirror may take. What no longer fits is dropped from its beginning: a mirror is a copy, and never holds up the
+/// ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MirrorLimits {
     /// Bytes on disk, of each replica.

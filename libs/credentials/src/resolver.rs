@@ -27,7 +27,8 @@ pub enum ResolverError {
     },
     /// It serves another operator, or none.
     #[error(
-        "the NATS server at {servers} does not take {who} of this operator: {reason}; start it with the configuration of this operator's folder"
+        "the NATS server at {servers} does not take {who} of this operator: {reason}; start it with the configuration of this \
+         operator's folder"
     )]
     NotPermitted {
         /// Where.

@@ -5,8 +5,9 @@ use crate::operator::Operator;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// How often servers of a cluster compare what they know of accounts.
-const COMPARE_EVERY: &str = "2m";
+/// How often servers of a cluster compare what they know of accounts, a digest at a time: for so long one that was away may let in a user
+/// who was revoked meanwhile.
+const COMPARE_EVERY: &str = "10s";
 
 /// The part of a nats-server's configuration that says who may connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +27,8 @@ impl ServerConfig {
         let before = now - 1;
         let _ = write!(
             text,
-            "operator: {}\nsystem_account: {}\nresolver {{\n  type: full\n  dir: {:?}\n  allow_delete: true\n  interval: {COMPARE_EVERY:?}\n}}\n\
+            "operator: {}\nsystem_account: {}\nresolver {{\n  type: full\n  dir: {:?}\n  allow_delete: true\n  interval: \
+             {COMPARE_EVERY:?}\n}}\n\
              resolver_preload {{\n  {}: {}\n  {}: {}\n}}\n",
             operator.token(now),
             operator.system_account(),

@@ -69,8 +69,8 @@ impl Subscription {
     }
 }
 
-/// Sees to it that a durable consumer is there; one of that name which is there already stays as it is, with its place. The project's mirror has to be
-/// there ([`crate::ensure_project_mirror`]).
+/// Sees to it that a durable consumer is there; one of that name which is there already stays as it is, with its place. The project's
+/// mirror has to be there ([`crate::ensure_project_mirror`]).
 ///
 /// # Errors
 /// When the name or the filter is none, or JetStream refuses it or does not answer in time.

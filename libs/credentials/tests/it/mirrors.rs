@@ -178,7 +178,8 @@ async fn an_account_reaches_no_more_of_the_ledger_than_the_platform_gave_its_wor
     let everything = Access::new([">"], [">"]);
     let vision =
         connect(&served.server, &operator.project(&project("vision")).user("all", &everything, now_seconds(), None)).await.unwrap();
-    let config = serde_json::json!({ "deliver_subject": "fp.deliver.vision.theirs", "filter_subject": "fp.ledger.audio.run.1", "ack_policy": "none" });
+    let theirs = "fp.ledger.audio.run.1";
+    let config = serde_json::json!({ "deliver_subject": "fp.deliver.vision.theirs", "filter_subject": theirs, "ack_policy": "none" });
     let body = serde_json::json!({ "stream_name": "LEDGER", "config": config }).to_string();
     // Its own door with another's filter is refused; another's door is none.
     let asked = |filter: &str| format!("JS.FP.API.CONSUMER.CREATE.LEDGER.x.fp.ledger.{filter}");

@@ -156,8 +156,8 @@ impl Core {
                     Err(ApiError::Away(reason)) => {
                         if let Some(differing) = self.differing(stream).await {
                             let reason = format!(
-                                "{differing}; the broker does not answer a request to change it, which credentials of a service do not allow: bring \
-                                 it in line with `footplate nats streams`"
+                                "{differing}; the broker does not answer a request to change it, which credentials of a service do not allow: \
+                                 bring it in line with `footplate nats streams`"
                             );
                             return Err(ConnectError::Stream { stream: stream.as_str(), reason });
                         }

@@ -47,8 +47,9 @@ impl Permissions {
         }
     }
 
-    /// What a service needs: every stream to read, the facts of its own aggregates and its lease to write, and what it says to nodes. It may
-    /// make a stream that is missing, but neither change nor remove one, so that it cannot make room for itself in another's subjects.
+    /// What a service needs: every stream to read, the facts of its own aggregates and its lease to write, and what it says to nodes. It
+    /// may make a stream that is missing, but neither change nor remove one, so that it cannot make room for itself in another's
+    /// subjects.
     pub fn of_service(service: &ServiceName) -> Self {
         let own = |aggregate: &Aggregate| aggregate.owner() == service.as_str();
         let mut publish: Vec<String> =

@@ -11,8 +11,8 @@ use tokio::sync::mpsc;
 
 const WITHIN: Duration = Duration::from_secs(20);
 
-/// `P` publishes or asks, `S` subscribes. Who may is marked `y`; the columns: tracker, scheduler, executor, sweep, gpu-inventory, registry, node n1,
-/// a subscriber of project vision, nobody in particular, a node n3 whose credentials are revoked.
+/// `P` publishes or asks, `S` subscribes. Who may is marked `y`; the columns: tracker, scheduler, executor, sweep, gpu-inventory,
+/// registry, node n1, a subscriber of project vision, nobody in particular, a node n3 whose credentials are revoked.
 const TABLE: &str = include_str!("permissions_table.txt");
 const COLUMNS: usize = 10;
 
@@ -59,8 +59,8 @@ async fn connect(url: &str, creds: Option<&UserCreds>) -> Option<Tried> {
 }
 
 impl Tried {
-    /// Whether the server lets it. What comes after it is refused for sure, and the server answers in order: so it is known, without waiting,
-    /// whether the first was refused too.
+    /// Whether the server lets it. What comes after it is refused for sure, and the server answers in order: so it is known, without
+    /// waiting, whether the first was refused too.
     async fn may(&mut self, kind: &str, subject: &str) -> bool {
         // Dropped only after the answer, as an unsubscription would go before it.
         let _held = match kind {

@@ -46,7 +46,8 @@ pub fn jetstream(config: &Config, own: Option<&NatsServer>, name: &str, manage_s
     Ok(jetstream)
 }
 
-/// Connects with a credentials file, and asks for answers where its user may hear them. A file that cannot be read is told of when it is used.
+/// Connects with a credentials file, and asks for answers where its user may hear them. A file that cannot be read is told of when it is
+/// used.
 pub fn with_file(jetstream: &mut JetStreamConfig, file: &Path) {
     jetstream.inbox_prefix = std::fs::read_to_string(file).ok().and_then(|text| user_of(&text).ok()?.inbox_prefix);
     jetstream.credentials = Credentials::File(file.to_owned());

@@ -1,5 +1,5 @@
-//! The broker of `up`: a nats-server child on loopback, kept running, under an operator of its own: nobody connects without credentials that
-//! this data folder's keys have signed.
+//! The broker of `up`: a nats-server child on loopback, kept running, under an operator of its own: nobody connects without credentials
+//! that this data folder's keys have signed.
 //!
 //! It ends with this process, whatever happens: the kernel ends it when the thread that forked it is gone, and that thread lives as
 //! long as the process.
@@ -29,9 +29,9 @@ const RESTART_WINDOW: Duration = Duration::from_secs(60);
 /// How long it may take to end when asked.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 
-/// How far the broker's heap may grow beyond what is in use before Go collects, in percent. The blocks of streams that nats-server has read lie in
-/// its memory only until the next collection; at Go's own 100 a run's history out of a million events cost 300 ms each time, as the reading of its
-/// blocks set off the collections that dropped them, and 0.7 ms at 200 and more, for a third more memory.
+/// How far the broker's heap may grow beyond what is in use before Go collects, in percent. The blocks of streams that nats-server has
+/// read lie in its memory only until the next collection; at Go's own 100 a run's history out of a million events cost 300 ms each time,
+/// as the reading of its blocks set off the collections that dropped them, and 0.7 ms at 200 and more, for a third more memory.
 const COLLECTOR: (&str, &str) = ("GOGC", "300");
 
 /// The file, beside the broker's own, that names its program.
@@ -269,8 +269,8 @@ fn operator(config: &NatsServerConfig, folder: &Path) -> Result<Operator, NatsSe
     Ok(operator)
 }
 
-/// The folder in which the server keeps what it knows of accounts. It is told anew at each start of the two that stand in its configuration: what
-/// it knows of them could be newer by a clock that was wrong.
+/// The folder in which the server keeps what it knows of accounts. It is told anew at each start of the two that stand in its
+/// configuration: what it knows of them could be newer by a clock that was wrong.
 fn accounts(operator: &Operator, folder: &Path) -> std::io::Result<PathBuf> {
     let accounts = folder.join("accounts");
     std::fs::create_dir_all(&accounts)?;

@@ -12,8 +12,8 @@ const GLOBAL: &str = "$G";
 pub enum StoreError {
     /// The keys that it hangs on are gone.
     #[error(
-        "streams of the account {account} lie in {store}, and the keys in {keys} that reach them are gone; put back that folder (it is part of \
-         every copy of the data folder), or give another folder with --data"
+        "streams of the account {account} lie in {store}, and the keys in {keys} that reach them are gone; put back that folder (it is part \
+         of every copy of the data folder), or give another folder with --data"
     )]
     KeysGone {
         /// The account.
@@ -25,8 +25,8 @@ pub enum StoreError {
     },
     /// There is a second ledger: an older Footplate ran over the folder in between.
     #[error(
-        "there are streams in {old} and in {new}: an older Footplate has run over this data folder in between and begun another ledger; move away the \
-         one that is not wanted, or give another folder with --data"
+        "there are streams in {old} and in {new}: an older Footplate has run over this data folder in between and begun another ledger; move away \
+         the one that is not wanted, or give another folder with --data"
     )]
     Two {
         /// What the older one wrote.

@@ -51,8 +51,8 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         "systemAccount": operator.system_account(),
     });
     let text = format!(
-        "keys in {}; include {shown} in the configuration of every nats-server\nnext: footplate nats creds --operator {} --service tracker --out \
-         tracker.creds\n",
+        "keys in {}; include {shown} in the configuration of every nats-server\nnext: footplate nats creds --operator {} --service tracker \
+         --out tracker.creds\n",
         args.folder.display(),
         args.folder.display(),
     );
