@@ -80,6 +80,9 @@ pub enum Verb {
     /// Machines and their GPUs
     #[command(subcommand)]
     Node(NodeVerb),
+    /// Who may connect to the broker of a deployment
+    #[command(subcommand)]
+    Nats(NatsVerb),
     /// Files of runs and of model versions
     #[command(subcommand)]
     Artifact(ArtifactVerb),
@@ -180,6 +183,19 @@ pub enum NodeVerb {
     Uncordon(commands::node::uncordon::Args),
     /// Move all work off nodes
     Drain(commands::node::drain::Args),
+}
+
+/// Verbs of `nats`.
+#[derive(Debug, Subcommand)]
+pub enum NatsVerb {
+    /// Make the keys of a broker's operator, and the part of a nats-server's configuration that says who may connect
+    Init(commands::nats::init::Args),
+    /// Make credentials for a service or a node, with what it may do at the broker
+    Creds(commands::nats::creds::Args),
+    /// Void the credentials of a service or a node, and end its connections
+    Revoke(commands::nats::revoke::Args),
+    /// Make the platform's streams, or bring them in line with the settings
+    Streams(commands::nats::streams::Args),
 }
 
 /// Verbs of `artifact`.

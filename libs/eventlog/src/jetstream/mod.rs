@@ -13,7 +13,7 @@ mod streams;
 mod tail;
 
 pub use config::{Credentials, JetStreamConfig, StreamBytes};
-pub use permissions::{Permissions, node_inbox_prefix};
+pub use permissions::{Permissions, SHARED_INBOX_PREFIX, node_inbox_prefix, service_inbox_prefix};
 pub use probe::{Probe, StreamProbe, SyncProbe};
 
 use crate::port::{Bounds, Broker, Expect, Message, Page, PublishError, ReadError, Stored, StreamName, TailItem};
@@ -154,6 +154,13 @@ impl Core {
                     // A server that has just started offers JetStream a moment later.
                     Err(ApiError::Away(_)) if tokio::time::Instant::now() < deadline => tokio::time::sleep(FIRST_CONNECT_PAUSE).await,
                     Err(ApiError::Away(reason)) => {
+                        if let Some(differing) = self.differing(stream).await {
+                            let reason = format!(
+                                "{differing}; the broker does not answer a request to change it, which credentials of a service do not allow: \
+                                 bring it in line with `footplate nats streams`"
+                            );
+                            return Err(ConnectError::Stream { stream: stream.as_str(), reason });
+                        }
                         return Err(ConnectError::NoJetStream { servers: self.config.servers.join(", "), reason });
                     }
                     Err(ApiError::Refused(refusal)) if api::code::FULL.contains(&refusal.err_code) => {
@@ -169,6 +176,15 @@ impl Core {
             }
         }
         Ok(())
+    }
+}
+
+impl Core {
+    /// Where a stream that is there differs from what it must be.
+    async fn differing(&self, stream: StreamName) -> Option<String> {
+        let found = streams::info(&self.client, stream).await.ok()?;
+        let differing = streams::differences(&streams::wanted(stream, &self.config), &found["config"]);
+        (!differing.is_empty()).then(|| differing.join("; "))
     }
 }
 

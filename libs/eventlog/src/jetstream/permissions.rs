@@ -4,6 +4,7 @@
 use crate::port::StreamName;
 use footplate_events::{Aggregate, Subject, messages::lease_subject};
 use footplate_types::{NodeName, ServiceName};
+use std::collections::BTreeSet;
 
 /// Subjects that one set of credentials may publish to and subscribe to, as NATS permissions name them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +19,14 @@ pub struct Permissions {
 pub fn node_inbox_prefix(node: &NodeName) -> String {
     format!("_INBOX_{node}")
 }
+
+/// The prefix of a service's reply subjects; no node's, as a node has a name.
+pub fn service_inbox_prefix(service: &ServiceName) -> String {
+    format!("_INBOX_.{service}")
+}
+
+/// The prefix of the reply subjects of a process that is several of them at once.
+pub const SHARED_INBOX_PREFIX: &str = "_INBOX_.shared";
 
 impl Permissions {
     /// What a node's agent needs. It reads single subjects alone, by direct get ([`super::JetStreamConfig::direct_reads`]), since the
@@ -38,8 +47,9 @@ impl Permissions {
         }
     }
 
-    /// What a service needs: every stream to read, the facts of its own aggregates and its lease to write, and what it says to nodes. It may
-    /// make a stream that is missing, but neither change nor remove one, so that it cannot make room for itself in another's subjects.
+    /// What a service needs: every stream to read, the facts of its own aggregates and its lease to write, and what it says to nodes. It
+    /// may make a stream that is missing, but neither change nor remove one, so that it cannot make room for itself in another's
+    /// subjects.
     pub fn of_service(service: &ServiceName) -> Self {
         let own = |aggregate: &Aggregate| aggregate.owner() == service.as_str();
         let mut publish: Vec<String> =
@@ -57,7 +67,26 @@ impl Permissions {
         publish.extend(purges.iter().map(|stream| format!("$JS.API.STREAM.PURGE.{}", stream.as_str())));
         let api = ["INFO", "STREAM.INFO.*", "STREAM.CREATE.*", "STREAM.MSG.GET.*", "DIRECT.GET.>", "CONSUMER.>"];
         publish.extend(api.map(|asked| format!("$JS.API.{asked}")));
-        Self { publish, subscribe: vec!["_INBOX.>".to_owned()] }
+        Self { publish, subscribe: vec![format!("{}.>", service_inbox_prefix(service))] }
+    }
+
+    /// What it takes to make streams and to bring them in line: neither to read nor to write what is in them, nor to remove any.
+    pub fn of_streams() -> Self {
+        let api = ["INFO", "STREAM.INFO.*", "STREAM.CREATE.*", "STREAM.UPDATE.*"];
+        Self { publish: api.map(|asked| format!("$JS.API.{asked}")).to_vec(), subscribe: vec!["_INBOX_.streams.>".to_owned()] }
+    }
+
+    /// What one process needs that is all of these at once (`up`), over one connection. It changes streams, too: on a server of its own
+    /// there is nobody else to bring them in line.
+    pub fn together(all: impl IntoIterator<Item = Self>) -> Self {
+        let (mut publish, mut subscribe) = (BTreeSet::new(), BTreeSet::new());
+        for one in all {
+            publish.extend(one.publish);
+            subscribe.extend(one.subscribe.into_iter().filter(|subject| !subject.starts_with("_INBOX")));
+        }
+        publish.insert("$JS.API.STREAM.UPDATE.*".to_owned());
+        subscribe.insert(format!("{SHARED_INBOX_PREFIX}.>"));
+        Self { publish: publish.into_iter().collect(), subscribe: subscribe.into_iter().collect() }
     }
 
     /// As the `permissions` of a user in a nats-server configuration.

@@ -7,6 +7,8 @@ mod facts;
 mod leading;
 mod outages;
 mod permissions;
+mod permissions_table;
+mod principals;
 mod reading;
 mod servers;
 

@@ -1,9 +1,10 @@
 //! A node may only speak and read for itself, a service only write what it owns.
 
 use crate::facts::{experiment, note, project};
+use crate::principals::{Principals, services};
 use crate::servers;
 use footplate_eventlog::conformance::{message, texts};
-use footplate_eventlog::jetstream::{Credentials, JetStreamBroker, Permissions, node_inbox_prefix};
+use footplate_eventlog::jetstream::JetStreamBroker;
 use footplate_eventlog::memory::MemoryBroker;
 use footplate_eventlog::{AppendError, Broker, Expect, Ledger, StreamName};
 use footplate_events::Subject;
@@ -18,20 +19,9 @@ use std::time::Duration;
 
 #[tokio::test]
 async fn a_node_may_only_speak_and_read_for_itself() {
-    let node = NodeName::parse("n1").unwrap();
-    let permissions = Permissions::of_node(&node).to_server_config();
-    let users = format!(
-        "authorization {{ users: [ {{ user: platform, password: p }}, {{ user: n1, password: q, permissions: {permissions} }} ] }}"
-    );
-    let server = nats().config(&users).start().await;
-    let mut config = servers::config(&server);
-    config.credentials = Credentials::User { name: "platform".to_owned(), password: "p".to_owned() };
-    let platform = JetStreamBroker::connect(config.clone()).await.unwrap();
-    config.credentials = Credentials::User { name: "n1".to_owned(), password: "q".to_owned() };
-    config.inbox_prefix = Some(node_inbox_prefix(&node));
-    config.manage_streams = false;
-    config.direct_reads = true;
-    let agent = JetStreamBroker::connect(config.clone()).await.unwrap();
+    let principals = Principals::start().await;
+    let platform = principals.platform_broker().await;
+    let agent = principals.node_broker(&NodeName::parse("n1").unwrap()).await;
 
     let mut heard = agent.listen("fp.assigned.n1").await.unwrap();
     for (stream, subject) in [
@@ -74,7 +64,7 @@ async fn wrong_credentials_are_told_as_such() {
 }
 
 /// Every kind of aggregate once, with the terms of all services.
-fn subjects(services: &[ServiceName]) -> Vec<Subject> {
+pub(crate) fn subjects(services: &[ServiceName]) -> Vec<Subject> {
     let (vision, run, name) = (project(), RunId::from_bytes([7; 16]), NodeName::parse("n1").unwrap());
     let mut subjects = vec![
         experiment("digits"),
@@ -116,28 +106,18 @@ async fn works(broker: JetStreamBroker, service: &ServiceName, subjects: &[Subje
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_may_only_write_what_it_owns() {
-    let services = ["tracker", "scheduler", "executor", "gpu-inventory", "registry", "sweep"].map(|name| ServiceName::parse(name).unwrap());
-    let user = |service: &ServiceName| {
-        format!("{{ user: {service}, password: p, permissions: {} }}", Permissions::of_service(service).to_server_config())
-    };
-    let users: Vec<String> = services.iter().map(user).collect();
-    let users = format!("authorization {{ users: [ {{ user: platform, password: p }}, {} ] }}", users.join(", "));
-    let server = nats().config(&users).start().await;
-    let connected = |name: &str| {
-        let mut config = servers::config(&server);
-        config.credentials = Credentials::User { name: name.to_owned(), password: "p".to_owned() };
-        JetStreamBroker::connect(config)
-    };
+    let principals = Principals::start().await;
+    let services = services();
     // The first service makes the streams, the others find them as they must be.
     let mut brokers = Vec::new();
     for service in &services {
-        brokers.push(connected(service.as_str()).await.unwrap());
+        brokers.push(principals.service_broker(service).await);
     }
     let subjects = subjects(&services);
     for (broker, service) in brokers.iter().zip(&services) {
         works(broker.clone(), service, &subjects).await;
     }
-    let platform = connected("platform").await.unwrap();
+    let platform = principals.platform_broker().await;
     let before = platform.bounds(StreamName::Ledger).await.unwrap().last;
 
     // All refused: the broker says nothing to the publisher, and stores nothing.
@@ -167,7 +147,7 @@ async fn a_service_may_only_write_what_it_owns() {
 
 #[tokio::test]
 async fn a_ledger_in_a_services_hands_refuses_what_another_owns_before_it_is_sent() {
-    let services = ["tracker", "scheduler", "executor", "gpu-inventory", "registry", "sweep"].map(|name| ServiceName::parse(name).unwrap());
+    let services = services();
     let broker = MemoryBroker::new();
     let ledger = Ledger::new(Arc::new(broker.clone()));
     for service in &services {

@@ -9,7 +9,7 @@ use crate::{
 };
 use footplate_api::{ApiError, Client, v1};
 use footplate_blobs::{BlobError, Blobs};
-use footplate_eventlog::jetstream::{Credentials, JetStreamBroker, Probe, SyncProbe};
+use footplate_eventlog::jetstream::{JetStreamBroker, Probe, SyncProbe};
 use footplate_series::{
     SeriesError,
     scylla::{Address, Scylla},
@@ -203,7 +203,7 @@ fn own_broker(config: &Config, folder: &Path) -> Option<footplate_eventlog::jets
     let quoted_after = |key: &str| text.split_once(key)?.1.split('"').nth(1).map(str::to_owned);
     let mut own =
         footplate_eventlog::jetstream::JetStreamConfig::single(format!("nats://{}", quoted_after("listen:")?), "footplate doctor");
-    own.credentials = Credentials::User { name: quoted_after("user:")?, password: quoted_after("password:")? };
+    broker::with_file(&mut own, &nats_server::credentials(folder));
     own.monitor = quoted_after("http:");
     own.manage_streams = false;
     own.bytes = footplate_eventlog::jetstream::StreamBytes::of_disk(config.get(&knobs::NATS_DISK).0);
@@ -253,7 +253,12 @@ fn probed(probe: &Probe) -> Vec<Finding> {
         let found = format!("{share} % of {} MiB", stream.bytes_max >> 20);
         let differences: Vec<&str> = stream.differences.iter().map(String::as_str).filter(|told| must_hold(told)).collect();
         findings.push(if !differences.is_empty() {
-            Finding::new(stream.stream.as_str(), Verdict::Bad, briefly(&differences), "start a service, which brings its streams in line")
+            Finding::new(
+                stream.stream.as_str(),
+                Verdict::Bad,
+                briefly(&differences),
+                "start a service, which brings its streams in line; where each has credentials of its own: `footplate nats streams`",
+            )
         } else if share >= 80 {
             Finding::new(stream.stream.as_str(), Verdict::Odd, found, "give the streams more disk: --set nats.disk=")
         } else {

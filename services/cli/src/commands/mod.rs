@@ -12,6 +12,7 @@ pub mod job;
 pub mod lineage;
 pub mod login;
 pub mod model;
+pub mod nats;
 pub mod node;
 pub mod project;
 pub mod ps;
@@ -29,8 +30,8 @@ pub mod why;
 
 use crate::{
     args::{
-        ArtifactVerb, Cli, ContextVerb, EventVerb, JobVerb, ModelVerb, NodeVerb, ProjectVerb, QueueVerb, RunVerb, SweepVerb, TokenVerb,
-        UserVerb, Verb,
+        ArtifactVerb, Cli, ContextVerb, EventVerb, JobVerb, ModelVerb, NatsVerb, NodeVerb, ProjectVerb, QueueVerb, RunVerb, SweepVerb,
+        TokenVerb, UserVerb, Verb,
     },
     context::Context,
     output::{Exit, Failure, Format},
@@ -86,6 +87,12 @@ pub async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
             NodeVerb::Cordon(args) => node::cordon::run(args, ctx).await,
             NodeVerb::Uncordon(args) => node::uncordon::run(args, ctx).await,
             NodeVerb::Drain(args) => node::drain::run(args, ctx).await,
+        },
+        Verb::Nats(verb) => match verb {
+            NatsVerb::Init(args) => nats::init::run(args, ctx).await,
+            NatsVerb::Creds(args) => nats::creds::run(args, ctx).await,
+            NatsVerb::Revoke(args) => nats::revoke::run(args, ctx).await,
+            NatsVerb::Streams(args) => nats::streams::run(args, ctx).await,
         },
         Verb::Artifact(verb) => match verb {
             ArtifactVerb::List(args) => artifact::list::run(args, ctx).await,

@@ -2,8 +2,7 @@
 
 use super::blobs::{BucketBlobs, DoorBlobs};
 use super::run::{exit_of, failure, options, telemetry};
-use super::{DataFolder, connect};
-use super::{knobs, objects};
+use super::{DataFolder, broker::connect_node, knobs, objects};
 use crate::output::Exit;
 use footplate_api::{Client, Target};
 use footplate_blobs::{BlobError, Blobs};
@@ -110,7 +109,7 @@ pub async fn run_agent(config: Config) -> anyhow::Result<Exit> {
     let target = Target::new(config.get(&knobs::AGENT_API)).token(config.get(&knobs::AGENT_TOKEN));
     let client = Client::connect(target)?;
     let ended = footplate_service::run(options(&config), async |context: Context| {
-        let broker = connect(&config, None, &format!("footplate agent {node}"), false).await;
+        let broker = connect_node(&config, &node).await;
         let broker: Arc<dyn Broker> = Arc::new(broker.map_err(|error| failure(Exit::Unavailable, error))?);
         let work = data.part("agent").map_err(|error| failure(Exit::Refused, error))?;
         let mut agent = agent_config(&config, node.clone(), work, false).map_err(|error| failure(Exit::Usage, error))?;

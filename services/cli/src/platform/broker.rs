@@ -1,9 +1,11 @@
 //! The connection to the broker, from the settings.
 
 use super::{knobs, nats_server::NatsServer};
+use footplate_credentials::user_of;
 use footplate_eventlog::jetstream::{ConnectError, Credentials, JetStreamBroker, JetStreamConfig, StreamBytes};
 use footplate_service::config::Config;
-use std::path::PathBuf;
+use footplate_types::NodeName;
+use std::path::Path;
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
@@ -31,17 +33,34 @@ pub fn jetstream(config: &Config, own: Option<&NatsServer>, name: &str, manage_s
     jetstream.bytes = StreamBytes::of_disk(config.get(&knobs::NATS_DISK).0);
     let (user, file, monitor) = (config.get(&knobs::NATS_USER), config.get(&knobs::NATS_CREDENTIALS), config.get(&knobs::NATS_MONITOR));
     if let Some(server) = own {
-        jetstream.credentials = Credentials::User { name: server.user.clone(), password: server.password.clone() };
+        with_file(&mut jetstream, &server.credentials);
         jetstream.monitor = Some(server.monitor.clone());
     } else {
         if !user.is_empty() {
             jetstream.credentials = Credentials::User { name: user, password: config.get(&knobs::NATS_PASSWORD) };
         } else if !file.is_empty() {
-            jetstream.credentials = Credentials::File(PathBuf::from(file));
+            with_file(&mut jetstream, Path::new(&file));
         }
         jetstream.monitor = (!monitor.is_empty()).then_some(monitor);
     }
     Ok(jetstream)
+}
+
+/// Connects with a credentials file, and asks for answers where its user may hear them. A file that cannot be read is told of when it is
+/// used.
+pub fn with_file(jetstream: &mut JetStreamConfig, file: &Path) {
+    jetstream.inbox_prefix = std::fs::read_to_string(file).ok().and_then(|text| user_of(&text).ok()?.inbox_prefix);
+    jetstream.credentials = Credentials::File(file.to_owned());
+}
+
+/// Connects as the agent of a node: it makes no stream, and reads what its credentials let it read, a subject at a time.
+///
+/// # Errors
+/// When nothing is named, or it cannot be used.
+pub async fn connect_node(config: &Config, node: &NodeName) -> Result<JetStreamBroker, BrokerError> {
+    let mut jetstream = jetstream(config, None, &format!("footplate agent {node}"), false)?;
+    jetstream.direct_reads = true;
+    Ok(JetStreamBroker::connect(jetstream).await?)
 }
 
 /// Connects.

@@ -8,6 +8,7 @@ pub mod broker;
 pub mod data;
 pub mod knobs;
 pub mod nats_server;
+mod nats_store;
 pub mod objects;
 pub mod principals;
 pub mod run;

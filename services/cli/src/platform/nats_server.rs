@@ -1,9 +1,11 @@
-//! The broker of `up`: a nats-server child on loopback, kept running, with a password of its own.
+//! The broker of `up`: a nats-server child on loopback, kept running, under an operator of its own: nobody connects without credentials
+//! that this data folder's keys have signed.
 //!
 //! It ends with this process, whatever happens: the kernel ends it when the thread that forked it is gone, and that thread lives as
 //! long as the process.
 
-use footplate_clock::entropy;
+use super::nats_store::{self, StoreError};
+use footplate_credentials::{Access, FolderError, Operator, ServerConfig, now_seconds};
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -27,13 +29,17 @@ const RESTART_WINDOW: Duration = Duration::from_secs(60);
 /// How long it may take to end when asked.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 
-/// How far the broker's heap may grow beyond what is in use before Go collects, in percent. The blocks of streams that nats-server has read lie in
-/// its memory only until the next collection; at Go's own 100 a run's history out of a million events cost 300 ms each time, as the reading of its
-/// blocks set off the collections that dropped them, and 0.7 ms at 200 and more, for a third more memory.
+/// How far the broker's heap may grow beyond what is in use before Go collects, in percent. The blocks of streams that nats-server has
+/// read lie in its memory only until the next collection; at Go's own 100 a run's history out of a million events cost 300 ms each time,
+/// as the reading of its blocks set off the collections that dropped them, and 0.7 ms at 200 and more, for a third more memory.
 const COLLECTOR: (&str, &str) = ("GOGC", "300");
 
 /// The file, beside the broker's own, that names its program.
 const PROGRAM_FILE: &str = "program";
+/// The folder of the operator's keys, in the data folder.
+const OPERATOR_FOLDER: &str = "operator";
+/// The credentials of `up` itself, beside the broker's own files.
+const CREDENTIALS_FILE: &str = "up.creds";
 
 /// Why there is no broker.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +79,12 @@ pub enum NatsServerError {
         /// The setting.
         knob: &'static str,
     },
+    /// The keys of its operator.
+    #[error(transparent)]
+    Operator(#[from] FolderError),
+    /// What it has stored.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// It did not come up.
     #[error("nats-server did not come up: {reason}; its log is {log}")]
     NotUp {
@@ -96,6 +108,8 @@ pub struct NatsServerConfig {
     pub monitor_port: u16,
     /// The most that its streams may take, in bytes.
     pub disk_bytes: u64,
+    /// What this process itself may do there.
+    pub access: Access,
 }
 
 /// A running broker.
@@ -103,10 +117,10 @@ pub struct NatsServerConfig {
 pub struct NatsServer {
     /// Its address.
     pub url: String,
-    /// Its user.
-    pub user: String,
-    /// Its password, new at each start.
-    pub password: String,
+    /// The file of this process's own credentials, new at each start.
+    pub credentials: PathBuf,
+    /// Who may say who else may connect.
+    pub operator: Operator,
     /// `host:port` of its monitoring.
     pub monitor: String,
     /// Its version.
@@ -156,6 +170,16 @@ pub fn version(program: &Path) -> Result<String, NatsServerError> {
     Ok(version)
 }
 
+/// The credentials that the last `up` over a data folder has made for itself.
+pub fn credentials(data: &Path) -> PathBuf {
+    data.join("nats").join(CREDENTIALS_FILE)
+}
+
+/// The keys of the operator of a data folder's broker; not there before its first start.
+pub fn operator_folder(data: &Path) -> PathBuf {
+    data.join(OPERATOR_FOLDER)
+}
+
 /// The program that the last `up` over a data folder has started; `None` when it has started none.
 pub fn started(data: &Path) -> Option<PathBuf> {
     let program = std::fs::read(data.join("nats").join(PROGRAM_FILE)).ok()?;
@@ -175,13 +199,19 @@ impl NatsServer {
                 return Err(NatsServerError::PortTaken { port, knob });
             }
         }
-        let (user, password) = ("footplate".to_owned(), footplate_types::EventId::from_bytes(entropy()).to_string());
         let folder = config.data.join("nats");
         let log = folder.join("log");
         let not_up = |reason: String| NatsServerError::NotUp { reason, log: log.display().to_string() };
         std::fs::create_dir_all(&folder).map_err(|error| not_up(error.to_string()))?;
+        let operator = operator(config, &folder)?;
+        let accounts = accounts(&operator, &folder).map_err(|error| not_up(error.to_string()))?;
+        let now = now_seconds();
+        let credentials = credentials(&config.data);
+        let own = operator.platform_user("up", &config.access, now, None);
+        own.write(&credentials).map_err(|error| not_up(error.to_string()))?;
         let file = folder.join("nats.conf");
-        write_config(&file, config, &folder, &log, &user, &password).map_err(|error| not_up(error.to_string()))?;
+        let who = ServerConfig::new(&operator, &accounts, now)?;
+        write_config(&file, config, &folder, &log, &who).map_err(|error| not_up(error.to_string()))?;
         // For `doctor`: nothing else tells which program it was, once it runs.
         let whole = std::path::absolute(&program).unwrap_or_else(|_| program.clone());
         std::fs::write(folder.join(PROGRAM_FILE), whole.as_os_str().as_bytes()).map_err(|error| not_up(error.to_string()))?;
@@ -200,8 +230,8 @@ impl NatsServer {
         }
         Ok(Self {
             url: format!("nats://127.0.0.1:{}", config.port),
-            user,
-            password,
+            credentials,
+            operator,
             monitor: format!("127.0.0.1:{}", config.monitor_port),
             version,
             stop,
@@ -224,7 +254,36 @@ impl Drop for NatsServer {
     }
 }
 
-fn write_config(file: &Path, config: &NatsServerConfig, folder: &Path, log: &Path, user: &str, password: &str) -> std::io::Result<()> {
+/// The keys of this data folder, made at the first start; what an older start has stored becomes the platform account's.
+fn operator(config: &NatsServerConfig, folder: &Path) -> Result<Operator, NatsServerError> {
+    let (keys, store) = (operator_folder(&config.data), folder.join("store"));
+    let operator = match Operator::open(&keys) {
+        Err(FolderError::Absent(_)) => {
+            // Streams lie under the name of their account: with new keys they would be out of reach, and the ledger empty.
+            nats_store::refuse_accounts(&store, &keys)?;
+            Operator::open_or_create(&keys)?
+        }
+        known => known?,
+    };
+    nats_store::adopt_streams(&store, operator.platform_account())?;
+    Ok(operator)
+}
+
+/// The folder in which the server keeps what it knows of accounts. It is told anew at each start of the two that stand in its
+/// configuration: what it knows of them could be newer by a clock that was wrong.
+fn accounts(operator: &Operator, folder: &Path) -> std::io::Result<PathBuf> {
+    let accounts = folder.join("accounts");
+    std::fs::create_dir_all(&accounts)?;
+    for account in [operator.system_account(), operator.platform_account()] {
+        match std::fs::remove_file(accounts.join(format!("{account}.jwt"))) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(accounts)
+}
+
+fn write_config(file: &Path, config: &NatsServerConfig, folder: &Path, log: &Path, who: &ServerConfig) -> std::io::Result<()> {
     let text = format!(
         "# Written by footplate at each start.\n\
          listen: \"127.0.0.1:{}\"\n\
@@ -233,13 +292,13 @@ fn write_config(file: &Path, config: &NatsServerConfig, folder: &Path, log: &Pat
          log_file: {:?}\n\
          logfile_size_limit: 16MB\n\
          max_payload: 1MB\n\
-         authorization {{ user: {user:?}, password: {password:?} }}\n\
-         jetstream {{\n  store_dir: {:?}\n  max_file_store: {}\n  max_memory_store: 64MB\n  sync_interval: always\n}}\n",
+         jetstream {{\n  store_dir: {:?}\n  max_file_store: {}\n  max_memory_store: 64MB\n  sync_interval: always\n}}\n{}",
         config.port,
         config.monitor_port,
         log.display().to_string(),
         folder.join("store").display().to_string(),
         config.disk_bytes,
+        who.as_str(),
     );
     let _ = std::fs::remove_file(file);
     let mut out = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;

@@ -10,6 +10,7 @@ use footplate_registry_server::{Bootstrap, Membership};
 use footplate_service::Context;
 use footplate_service::config::Config;
 use footplate_shell::AccessGate;
+use footplate_types::ServiceName;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +46,11 @@ impl Service {
             Self::GpuInventory => "gpu-inventory",
             Self::Registry => "registry",
         }
+    }
+
+    /// Its name, as the ledger knows it.
+    pub fn name(self) -> ServiceName {
+        ServiceName::parse(self.as_str()).expect("the name of a service is one")
     }
 
     /// Reads its name.

@@ -10,7 +10,8 @@ use super::{DataFolder, agent, knobs, principals};
 use crate::context::{ContextFile, NamedContext, PROJECT_DEFAULT, default_path};
 use crate::output::{Exit, tell};
 use footplate_api::{Client, Target, v1};
-use footplate_eventlog::Broker;
+use footplate_credentials::Access;
+use footplate_eventlog::{Broker, jetstream::Permissions};
 use footplate_registry_server::Bootstrap;
 use footplate_service::config::{AnyKnob as _, Config, Origin};
 use footplate_service::{Context, Shutdown, Supervisor, listen};
@@ -102,10 +103,21 @@ async fn own_broker(config: &Config, data: &Path) -> anyhow::Result<Option<NatsS
         port: config.get(&knobs::NATS_PORT),
         monitor_port: config.get(&knobs::NATS_MONITOR_PORT),
         disk_bytes: config.get(&knobs::NATS_DISK).0,
+        access: own_access(&agent::node_name(config).map_err(|error| failure(Exit::Usage, error))?),
     };
     let started = tokio::task::spawn_blocking(move || NatsServer::start(&server)).await?;
-    let exit = |error: &NatsServerError| if matches!(error, NatsServerError::PortTaken { .. }) { Exit::Refused } else { Exit::Unavailable };
+    let exit = |error: &NatsServerError| match error {
+        NatsServerError::PortTaken { .. } | NatsServerError::Operator(_) | NatsServerError::Store(_) => Exit::Refused,
+        _ => Exit::Unavailable,
+    };
     Ok(Some(started.map_err(|error| failure(exit(&error), error))?))
+}
+
+/// What this process may do at its broker: what its services may, and its agent.
+fn own_access(node: &NodeName) -> Access {
+    let services = Service::ALL.iter().map(|service| Permissions::of_service(&service.name()));
+    let all = Permissions::together(services.chain([Permissions::of_node(node)]));
+    Access::new(all.publish, all.subscribe)
 }
 
 /// The principals of this machine, their tokens, and what the registry is to know of them.

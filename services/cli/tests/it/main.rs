@@ -7,6 +7,7 @@ mod capture;
 mod ci;
 mod cluster;
 mod compose;
+mod credentials;
 mod faults;
 mod faults_days;
 mod gate;

@@ -63,6 +63,7 @@ pub struct Cluster {
     parts: Parts,
     supervisor: tokio::task::JoinHandle<()>,
     settings: Vec<String>,
+    credentials: Option<PathBuf>,
     folder: TempDir,
 }
 
@@ -111,6 +112,11 @@ impl Cluster {
 
     /// [`Cluster::start_with`] over a broker that the test made.
     pub async fn start_over(nats: NatsServer, nodes: &[&str], settings: &[&str]) -> Self {
+        Self::start_as(nats, None, nodes, settings).await
+    }
+
+    /// [`Cluster::start_over`] with credentials of its own for each part: the files `<part>.creds` of a folder.
+    pub async fn start_as(nats: NatsServer, credentials: Option<PathBuf>, nodes: &[&str], settings: &[&str]) -> Self {
         let folder = tempfile::Builder::new().prefix("footplate-cluster-").tempdir().unwrap();
         std::fs::write(folder.path().join("bootstrap"), TOKEN).unwrap();
         let ports: BTreeMap<String, SocketAddr> = SERVICES.iter().map(|service| ((*service).to_owned(), free())).collect();
@@ -119,7 +125,7 @@ impl Cluster {
         let settings = SETTINGS.iter().chain(settings).map(|setting| (*setting).to_owned()).collect();
         let parts = Parts::default();
         let supervisor = tokio::spawn(supervise(parts.clone(), folder.path().to_owned()));
-        let cluster = Self { nats, client, proxy, parts, supervisor, settings, folder };
+        let cluster = Self { nats, client, proxy, parts, supervisor, settings, credentials, folder };
         for service in SERVICES {
             let listen = ports[service].to_string();
             cluster.add(service, &["serve", service, "--listen", &listen, "--admin", ANY_PORT]);
@@ -154,7 +160,8 @@ impl Cluster {
         let (data, url) = (self.path().join(name).display().to_string(), self.nats.url());
         words.extend(["--nats", &url, "--data", &data].map(str::to_owned));
         let own = ["objects", "bootstrap"].map(|key| format!("{key}={}", self.path().join(key).display()));
-        for setting in self.settings.iter().cloned().chain(own) {
+        let credentials = self.credentials.iter().map(|folder| format!("nats.credentials={}/{name}.creds", folder.display()));
+        for setting in self.settings.iter().cloned().chain(own).chain(credentials) {
             words.extend(["--set".to_owned(), setting]);
         }
         let process = spawn(self.path(), name, &words);

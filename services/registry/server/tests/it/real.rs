@@ -2,7 +2,7 @@
 
 use crate::stage::*;
 use footplate_api::v1;
-use footplate_eventlog::jetstream::{Credentials, JetStreamBroker, JetStreamConfig, Permissions, StreamBytes};
+use footplate_eventlog::jetstream::{Credentials, JetStreamBroker, JetStreamConfig, Permissions, StreamBytes, service_inbox_prefix};
 use footplate_testkit::{eventually, nats};
 use footplate_types::ServiceName;
 use std::collections::BTreeSet;
@@ -17,6 +17,7 @@ async fn on_a_real_broker_numbers_have_no_gap_and_one_promotion_wins_though_the_
         let mut config = JetStreamConfig::single(server.url(), "registry tests");
         config.bytes = StreamBytes::of_disk(4 << 30);
         config.credentials = Credentials::User { name: user.to_owned(), password: "p".to_owned() };
+        config.inbox_prefix = Some(service_inbox_prefix(&ServiceName::parse("registry").unwrap()));
         JetStreamBroker::connect(config)
     };
     let broker = connected("others").await.unwrap();

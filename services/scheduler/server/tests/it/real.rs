@@ -3,7 +3,7 @@
 use crate::hands::Hands;
 use crate::stage::*;
 use footplate_api::{types, v1};
-use footplate_eventlog::jetstream::{Credentials, JetStreamBroker, JetStreamConfig, Permissions, StreamBytes};
+use footplate_eventlog::jetstream::{Credentials, JetStreamBroker, JetStreamConfig, Permissions, StreamBytes, service_inbox_prefix};
 use footplate_testkit::{eventually, nats};
 use footplate_types::ServiceName;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ async fn on_a_real_broker_a_gang_survives_the_brokers_death_and_one_key_is_one_r
         let mut config = JetStreamConfig::single(server.url(), "scheduler tests");
         config.bytes = StreamBytes::of_disk(4 << 30);
         config.credentials = Credentials::User { name: user.to_owned(), password: "p".to_owned() };
+        config.inbox_prefix = Some(service_inbox_prefix(&ServiceName::parse("scheduler").unwrap()));
         JetStreamBroker::connect(config)
     };
     let scheduler = instance(Arc::new(connected("scheduler").await.unwrap()), "one").await;

@@ -3,7 +3,7 @@
 use crate::stage::*;
 use footplate_api::v1;
 use footplate_eventlog::Broker;
-use footplate_eventlog::jetstream::{Credentials, JetStreamBroker, JetStreamConfig, Permissions, StreamBytes};
+use footplate_eventlog::jetstream::{Credentials, JetStreamBroker, JetStreamConfig, Permissions, StreamBytes, service_inbox_prefix};
 use footplate_events::facts::Outcome;
 use footplate_testkit::{eventually, nats};
 use footplate_types::ServiceName;
@@ -18,6 +18,7 @@ async fn on_a_real_broker_no_trial_is_lost_or_suggested_twice_though_it_is_kille
         let mut config = JetStreamConfig::single(server.url(), "sweep tests");
         config.bytes = StreamBytes::of_disk(4 << 30);
         config.credentials = Credentials::User { name: user.to_owned(), password: "p".to_owned() };
+        config.inbox_prefix = Some(service_inbox_prefix(&ServiceName::parse("sweep").unwrap()));
         JetStreamBroker::connect(config)
     };
     let folder = tempfile::tempdir().unwrap();

@@ -3,7 +3,7 @@
 use crate::world::*;
 use footplate_api::metrics::{Batch, Block};
 use footplate_api::v1;
-use footplate_eventlog::jetstream::{Credentials, JetStreamBroker, JetStreamConfig, Permissions, StreamBytes};
+use footplate_eventlog::jetstream::{Credentials, JetStreamBroker, JetStreamConfig, Permissions, StreamBytes, service_inbox_prefix};
 use footplate_eventlog::{Broker as _, Expect, Message, StreamName};
 use footplate_events::messages::metrics_subject;
 use footplate_series::{Point, codec};
@@ -17,6 +17,7 @@ async fn connected_as(server: &NatsServer, user: &str) -> JetStreamBroker {
     let mut config = JetStreamConfig::single(server.url(), "tracker tests");
     config.bytes = StreamBytes::of_disk(4 << 30);
     config.credentials = Credentials::User { name: user.to_owned(), password: "p".to_owned() };
+    config.inbox_prefix = Some(service_inbox_prefix(&ServiceName::parse("tracker").unwrap()));
     JetStreamBroker::connect(config).await.unwrap()
 }
 
