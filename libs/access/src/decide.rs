@@ -5,10 +5,12 @@ use crate::{Access, Refusal};
 use footplate_es::Decide;
 use footplate_events::Event;
 use footplate_events::facts::{
-    PrincipalCreated, PrincipalDisabled, PrincipalEnabled, ProjectCreated, ProjectRoleGiven, ProjectRoleTaken, TokenCreated, TokenRevoked,
+    PrincipalCreated, PrincipalDisabled, PrincipalEnabled, ProjectCreated, ProjectRoleGiven, ProjectRoleTaken, SubscriptionCreated,
+    SubscriptionDeleted, TokenCreated, TokenRevoked,
 };
 use footplate_types::{
-    Bearer, Digest, DisplayName, Invalid, PRINCIPAL_FORMS, PrincipalId, PrincipalKind, ProjectName, Role, Timestamp, TokenId,
+    Bearer, Digest, DisplayName, Invalid, PRINCIPAL_FORMS, PrincipalId, PrincipalKind, ProjectName, Role, SubscriptionName, Timestamp,
+    TokenId,
 };
 
 /// Principals that there may be.
@@ -17,6 +19,8 @@ const PRINCIPALS_MAX: usize = 100_000;
 const PROJECTS_MAX: usize = 10_000;
 /// Roles in one project.
 const ROLES_MAX: usize = 10_000;
+/// Subscriptions of one project that stand at a time.
+const SUBSCRIPTIONS_MAX: usize = 500;
 /// Tokens of one principal that are good at a time.
 const TOKENS_MAX: usize = 1_000;
 
@@ -84,6 +88,24 @@ pub enum Command {
         /// The broker's user that is made with it.
         broker_user: Option<String>,
     },
+    /// Let somebody subscribe to a project's events.
+    CreateSubscription {
+        /// Of which project.
+        project: ProjectName,
+        /// Under which name.
+        name: SubscriptionName,
+        /// What it is for, from where on, and whose.
+        fact: SubscriptionCreated,
+    },
+    /// Take a subscription back.
+    DeleteSubscription {
+        /// Of which project.
+        project: ProjectName,
+        /// Which.
+        name: SubscriptionName,
+        /// Why.
+        reason: String,
+    },
     /// Take a token back.
     RevokeToken {
         /// Which.
@@ -106,6 +128,8 @@ impl Command {
             Self::CreateToken { principal, digest, label, project, role, expires, broker_user } => {
                 TokenCreated { principal, digest, label, project, role, expires, broker_user }.into()
             }
+            Self::CreateSubscription { fact, .. } => fact.into(),
+            Self::DeleteSubscription { reason, .. } => SubscriptionDeleted { reason }.into(),
             Self::RevokeToken { reason, .. } => TokenRevoked { reason }.into(),
         }
     }
@@ -138,6 +162,8 @@ impl Decide for Access {
                 let fact = TokenCreated { principal, digest, label, project, role, expires, broker_user };
                 return Ok(vec![self.create_token(fact, facts)?]);
             }
+            Command::CreateSubscription { project, name, .. } => self.create_subscription(&project, name, facts)?,
+            Command::DeleteSubscription { project, name, .. } => self.delete_subscription(&project, name, facts)?,
             Command::RevokeToken { token, .. } => self.revoke_token(token, facts)?,
         };
         Ok(is_new.then_some(event).into_iter().collect())
@@ -304,6 +330,26 @@ impl Access {
         let good = self.tokens().filter(|(_, token)| token.fact.principal == fact.principal && token.is_good(facts.now)).count();
         bounded(good, &format!("good tokens of {}", fact.principal), TOKENS_MAX)?;
         Ok(fact.into())
+    }
+
+    fn create_subscription(&self, project: &ProjectName, name: SubscriptionName, facts: &Facts) -> Result<bool, Refusal> {
+        self.demand_admin(&facts.bearer, project, "let others subscribe to")?;
+        if project.is_platform() {
+            return Err(Invalid::new("project", project.as_str(), "a project's own name; _ is the platform's").into());
+        }
+        if self.subscription(project, &name).is_some_and(|known| known.deleted.is_none()) {
+            return Err(Refusal::SubscriptionExists(name));
+        }
+        bounded(self.subscriptions(project).count(), &format!("subscriptions of {project}"), SUBSCRIPTIONS_MAX)?;
+        Ok(true)
+    }
+
+    fn delete_subscription(&self, project: &ProjectName, name: SubscriptionName, facts: &Facts) -> Result<bool, Refusal> {
+        self.demand_admin(&facts.bearer, project, "take subscriptions from")?;
+        match self.subscription(project, &name) {
+            Some(known) => Ok(known.deleted.is_none()),
+            None => Err(Refusal::NoSuchSubscription(name)),
+        }
     }
 
     fn revoke_token(&self, id: TokenId, facts: &Facts) -> Result<bool, Refusal> {

@@ -13,7 +13,7 @@ mod tests;
 
 pub use decide::{Command, Facts};
 pub use refusal::{Refusal, Unknown};
-pub use state::{Access, Mark, Principal, Project, Token};
+pub use state::{Access, Mark, Principal, Project, Subscription, Token};
 
 use footplate_events::{Aggregate, Subject};
 
@@ -22,5 +22,7 @@ pub const SERVICE: &str = "registry";
 
 /// The filters of the ledger that an [`Access`] folds.
 pub fn filters() -> Vec<String> {
-    [Aggregate::Project, Aggregate::Principal, Aggregate::Token].map(|kind| Subject::filter(None, Some(kind))).to_vec()
+    [Aggregate::Project, Aggregate::Principal, Aggregate::Token, Aggregate::Subscription]
+        .map(|kind| Subject::filter(None, Some(kind)))
+        .to_vec()
 }

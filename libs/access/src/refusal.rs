@@ -1,6 +1,6 @@
 //! How a token is not taken, and how a change is refused.
 
-use footplate_types::{Invalid, PrincipalId, ProjectName, Role, Timestamp, TokenId};
+use footplate_types::{Invalid, PrincipalId, ProjectName, Role, SubscriptionName, Timestamp, TokenId};
 
 /// Why a token is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -70,6 +70,14 @@ pub enum Refusal {
         /// Where.
         project: ProjectName,
     },
+    /// No such subscription.
+    #[error("there is no subscription {0} in this project")]
+    NoSuchSubscription(SubscriptionName),
+    /// There is such a subscription.
+    #[error(
+        "there is a subscription {0} in this project already; its credentials were told once, so delete it and make it again if they are lost"
+    )]
+    SubscriptionExists(SubscriptionName),
     /// No such token.
     #[error("there is no token {0}")]
     NoSuchToken(TokenId),

@@ -2,9 +2,9 @@
 
 use crate::Unknown;
 use footplate_es::Evolve;
-use footplate_events::facts::TokenCreated;
+use footplate_events::facts::{SubscriptionCreated, TokenCreated};
 use footplate_events::{Event, Recorded};
-use footplate_types::{Bearer, Digest, PrincipalId, PrincipalKind, ProjectName, Role, Timestamp, TokenId};
+use footplate_types::{Bearer, Digest, PrincipalId, PrincipalKind, ProjectName, Role, SubscriptionName, Timestamp, TokenId};
 use std::collections::BTreeMap;
 
 /// Who did something, when and why.
@@ -67,6 +67,17 @@ impl Token {
     }
 }
 
+/// Who subscribes to a project's events at the broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscription {
+    /// What it is for, from where on, and whose.
+    pub fact: SubscriptionCreated,
+    /// Who made it.
+    pub created: Mark,
+    /// That it was taken back.
+    pub deleted: Option<Mark>,
+}
+
 /// Who may do what, as of a sequence of the ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
@@ -74,6 +85,7 @@ pub struct Access {
     projects: BTreeMap<ProjectName, Project>,
     tokens: BTreeMap<TokenId, Token>,
     by_digest: BTreeMap<Digest, TokenId>,
+    subscriptions: BTreeMap<(ProjectName, SubscriptionName), Subscription>,
 }
 
 impl Access {
@@ -169,6 +181,17 @@ impl Access {
         self.tokens.iter()
     }
 
+    /// A subscription, also one that was taken back and not made again.
+    pub fn subscription(&self, project: &ProjectName, name: &SubscriptionName) -> Option<&Subscription> {
+        self.subscriptions.get(&(project.clone(), name.clone()))
+    }
+
+    /// All subscriptions of a project that stand.
+    pub fn subscriptions<'a>(&'a self, project: &'a ProjectName) -> impl Iterator<Item = (&'a SubscriptionName, &'a Subscription)> {
+        let of_project = self.subscriptions.iter().filter(move |((of, _), known)| of == project && known.deleted.is_none());
+        of_project.map(|((_, name), known)| (name, known))
+    }
+
     /// Whether a principal is known: made by someone, or the agent of a node, which needs no making.
     pub(crate) fn knows(&self, id: &PrincipalId) -> bool {
         self.principals.contains_key(id) || matches!(id.kind(), Some(PrincipalKind::Node(_)))
@@ -219,6 +242,18 @@ impl Evolve for Access {
             Event::TokenRevoked(fact) => {
                 if let Some(token) = subject.token_id().and_then(|id| self.tokens.get_mut(&id)) {
                     token.revoked.get_or_insert_with(|| Mark::of(recorded, &fact.reason));
+                }
+            }
+            Event::SubscriptionCreated(fact) => {
+                if let Ok(name) = SubscriptionName::parse(subject.id()) {
+                    let made = Subscription { fact: fact.clone(), created: Mark::of(recorded, ""), deleted: None };
+                    self.subscriptions.insert((subject.project.clone(), name), made);
+                }
+            }
+            Event::SubscriptionDeleted(fact) => {
+                let name = SubscriptionName::parse(subject.id()).ok();
+                if let Some(known) = name.and_then(|name| self.subscriptions.get_mut(&(subject.project.clone(), name))) {
+                    known.deleted = Some(Mark::of(recorded, &fact.reason));
                 }
             }
             _ => {}

@@ -2,9 +2,9 @@
 
 use crate::{Access, Command, Facts, Refusal, Unknown};
 use footplate_es::{Decide, Evolve};
-use footplate_events::facts::{PrincipalCreated, ProjectRoleGiven, TokenCreated};
+use footplate_events::facts::{PrincipalCreated, ProjectRoleGiven, SubscriptionCreated, TokenCreated};
 use footplate_events::{Envelope, Event, Recorded, Subject};
-use footplate_types::{Bearer, Digest, EventId, PrincipalId, ProjectName, Role, Timestamp, TokenId};
+use footplate_types::{Bearer, Digest, EventId, PrincipalId, ProjectName, Role, SubscriptionName, Timestamp, TokenId};
 use proptest::prelude::*;
 
 fn who(text: &str) -> PrincipalId {
@@ -61,6 +61,9 @@ impl World {
                 Some(Subject::project(project))
             }
             Command::CreateToken { .. } => Some(Subject::token(token)),
+            Command::CreateSubscription { project, name, .. } | Command::DeleteSubscription { project, name, .. } => {
+                Some(Subject::subscription(project, name))
+            }
             Command::RevokeToken { token, .. } => Some(Subject::token(*token)),
         };
         let facts = Facts { bearer: bearer.clone(), now: Timestamp::from_millis(self.sequence as i64 * 1_000) };
@@ -275,6 +278,26 @@ fn one_who_is_alone_is_told_from_one_of_several() {
     assert!(!world.state.is_only_member(&project("vision"), &who("user:root")));
     assert!(!world.state.is_only_member(&project("vision"), &who("user:ada")));
     assert!(!world.state.is_only_member(&project("vision"), &who("node:gpu-1")));
+}
+
+#[test]
+fn a_projects_admin_lets_others_subscribe_and_takes_it_back() {
+    let mut world = team();
+    let name = || SubscriptionName::parse("serving").unwrap();
+    let fact =
+        || SubscriptionCreated { description: String::new(), aggregate: None, from: None, broker_user: "UA".to_owned(), expires: None };
+    let make = |at: &str| Command::CreateSubscription { project: project(at), name: name(), fact: fact() };
+    let drop = |at: &str| Command::DeleteSubscription { project: project(at), name: name(), reason: String::new() };
+    assert!(matches!(world.by("user:bob", make("vision")), Err(Refusal::Denied { .. })));
+    assert!(matches!(world.by("user:ada", make("speech")), Err(Refusal::Denied { .. })));
+    assert!(matches!(world.by("user:root", make("_")), Err(Refusal::Invalid(_))));
+    assert_eq!(world.by("user:ada", make("vision")), Ok(1));
+    assert_eq!(world.by("user:ada", make("vision")), Err(Refusal::SubscriptionExists(name())));
+    assert_eq!(world.state.subscriptions(&project("vision")).count(), 1);
+    assert_eq!(world.by("user:eve", drop("speech")), Err(Refusal::NoSuchSubscription(name())));
+    assert_eq!(world.by("user:ada", drop("vision")), Ok(1));
+    assert_eq!(world.by("user:ada", drop("vision")), Ok(0), "once");
+    assert_eq!(world.by("user:ada", make("vision")), Ok(1), "and made again");
 }
 
 /// A digest that is said twice names its first token for ever: whoever learned a digest cannot take it over.

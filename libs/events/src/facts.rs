@@ -19,7 +19,8 @@ mod term;
 mod trial;
 
 pub use access::{
-    PrincipalCreated, PrincipalDisabled, PrincipalEnabled, ProjectCreated, ProjectRoleGiven, ProjectRoleTaken, TokenCreated, TokenRevoked,
+    PrincipalCreated, PrincipalDisabled, PrincipalEnabled, ProjectCreated, ProjectRoleGiven, ProjectRoleTaken, SubscriptionCreated,
+    SubscriptionDeleted, TokenCreated, TokenRevoked,
 };
 pub use attempt::{
     AttemptCheckpointed, AttemptExited, AttemptLogsArchived, AttemptLost, AttemptReady, AttemptStarted, Exit, FinalOffsets, INCOMPLETE_MAX,

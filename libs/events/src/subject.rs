@@ -2,7 +2,7 @@
 
 use footplate_types::{
     AttemptId, ExperimentId, Invalid, ModelId, ModelVersionId, NodeName, PRINCIPAL_FORMS, PrincipalId, ProjectName, QueueName, RunId,
-    ServiceName, SweepId, TokenId, TrialId,
+    ServiceName, SubscriptionName, SweepId, TokenId, TrialId,
 };
 use std::fmt;
 
@@ -39,13 +39,15 @@ pub enum Aggregate {
     Principal,
     /// What a principal shows; client-written, registry.
     Token,
+    /// Who subscribes to a project's events at the broker; client-written, registry.
+    Subscription,
     /// The terms of a service's leaders; written by whoever takes over.
     Term,
 }
 
 impl Aggregate {
     /// All kinds, in the order of this table.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Experiment,
         Self::Run,
         Self::Job,
@@ -61,6 +63,7 @@ impl Aggregate {
         Self::Project,
         Self::Principal,
         Self::Token,
+        Self::Subscription,
         Self::Term,
     ];
 
@@ -82,6 +85,7 @@ impl Aggregate {
             Self::Project => "project",
             Self::Principal => "principal",
             Self::Token => "token",
+            Self::Subscription => "subscription",
             Self::Term => "term",
         }
     }
@@ -93,7 +97,7 @@ impl Aggregate {
             Self::Job | Self::JobRequest | Self::Queue => "scheduler",
             Self::Attempt => "executor",
             Self::Node | Self::NodeRequest => "gpu-inventory",
-            Self::Model | Self::ModelVersion | Self::Project | Self::Principal | Self::Token => "registry",
+            Self::Model | Self::ModelVersion | Self::Project | Self::Principal | Self::Token | Self::Subscription => "registry",
             Self::Sweep | Self::Trial => "sweep",
             Self::Term => "each service",
         }
@@ -113,7 +117,8 @@ impl Aggregate {
             | Self::Sweep
             | Self::Project
             | Self::Principal
-            | Self::Token => true,
+            | Self::Token
+            | Self::Subscription => true,
             Self::Job | Self::Attempt | Self::Node | Self::Trial | Self::Term => false,
         }
     }
@@ -226,6 +231,11 @@ impl Subject {
         Self::platform(Aggregate::Token, id)
     }
 
+    /// A subscription to a project's events.
+    pub fn subscription(project: &ProjectName, name: &SubscriptionName) -> Self {
+        Self::new(project, Aggregate::Subscription, name)
+    }
+
     /// The terms of a service.
     pub fn term(service: &ServiceName) -> Self {
         Self::platform(Aggregate::Term, service)
@@ -260,6 +270,7 @@ impl Subject {
             | Aggregate::Project
             | Aggregate::Principal
             | Aggregate::Token
+            | Aggregate::Subscription
             | Aggregate::Term => None,
         }
     }
@@ -351,6 +362,7 @@ impl Subject {
             Aggregate::Project => self.id == self.project.as_str(),
             Aggregate::Principal => PrincipalId::parse(&self.id).is_ok_and(|id| id.kind().is_some()),
             Aggregate::Token => TokenId::parse(&self.id).is_ok(),
+            Aggregate::Subscription => SubscriptionName::parse(&self.id).is_ok(),
             Aggregate::Term => ServiceName::parse(&self.id).is_ok(),
         }
     }
@@ -402,6 +414,7 @@ mod tests {
             Subject::trial(&project, TrialId { sweep, trial: footplate_types::TrialNumber(1) }),
         ];
         subjects.extend([Subject::project(&project), Subject::token(TokenId::from_bytes([5; 16]))]);
+        subjects.push(Subject::subscription(&project, &SubscriptionName::parse("serving").unwrap()));
         subjects.push(Subject::principal(&PrincipalId::parse("user:ada").unwrap()).unwrap());
         subjects.extend(services.iter().map(Subject::term));
         let kinds: std::collections::BTreeSet<Aggregate> = subjects.iter().map(|subject| subject.aggregate).collect();

@@ -153,6 +153,9 @@ macro_rules! concat_type {
     (Token, $verb:literal, $version:literal) => {
         concat!("footplate.token.", $verb, ".v", $version)
     };
+    (Subscription, $verb:literal, $version:literal) => {
+        concat!("footplate.subscription.", $verb, ".v", $version)
+    };
     (Term, $verb:literal, $version:literal) => {
         concat!("footplate.term.", $verb, ".v", $version)
     };
@@ -171,6 +174,9 @@ events! {
 
     TokenCreated = Token, "created", 1, read by "every service, for its front";
     TokenRevoked = Token, "revoked", 1, read by "every service, for its front";
+
+    SubscriptionCreated = Subscription, "created", 1, read by "registry";
+    SubscriptionDeleted = Subscription, "deleted", 1, read by "registry";
 
     ExperimentCreated = Experiment, "created", 1, read by "tracker";
     ExperimentNoted = Experiment, "noted", 1, read by "tracker";

@@ -20,7 +20,7 @@ pub use id::{
 pub use invalid::Invalid;
 pub use name::{
     AliasName, ArtifactPath, DisplayName, MetricName, ModelName, NodeName, PRINCIPAL_FORMS, ParamKey, PrincipalId, PrincipalKind,
-    ProjectName, QueueName, ServiceName,
+    ProjectName, QueueName, ServiceName, SubscriptionName,
 };
 pub use resource::{ByteSize, Gpu, GpuModel, GpuUuid, Millis, NodeShape, NvlinkIsland, SlotIndex};
 pub use role::Role;

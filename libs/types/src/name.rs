@@ -68,6 +68,10 @@ name! {
     QueueName, "queue", SLUG, check_slug
 }
 name! {
+    /// What somebody subscribes to of a project's events under: a slug.
+    SubscriptionName, "subscription", SLUG, check_slug
+}
+name! {
     /// A service of the platform (`scheduler`, `tracker`, ...): a slug.
     ServiceName, "service", SLUG, check_slug
 }

@@ -69,6 +69,7 @@ services! {
     registry_views: registry_view_service_client::RegistryViewServiceClient;
     runs: run_service_client::RunServiceClient;
     scheduler_views: scheduler_view_service_client::SchedulerViewServiceClient;
+    subscriptions: subscription_service_client::SubscriptionServiceClient;
     sweep_views: sweep_view_service_client::SweepViewServiceClient;
     sweeps: sweep_service_client::SweepServiceClient;
     tokens: token_service_client::TokenServiceClient;

@@ -45,6 +45,7 @@ reasons! {
 
     PROJECT_NOT_FOUND: NotFound, "no such project", "list the projects you may see, or create it";
     PRINCIPAL_NOT_FOUND: NotFound, "no such principal", "list the principals, or make it: `footplate user create`";
+    SUBSCRIPTION_NOT_FOUND: NotFound, "no such subscription in this project", "list them: `footplate subscription list`";
     TOKEN_NOT_FOUND: NotFound, "no such token that the caller may see", "list the tokens: `footplate token list --all`";
     EXPERIMENT_NOT_FOUND: NotFound, "no such experiment", "list the project's experiments";
     RUN_NOT_FOUND: NotFound, "no such run in this project", "list the project's runs; an id may be given by a unique prefix";
@@ -65,6 +66,7 @@ reasons! {
     IDEMPOTENCY_KEY_REUSED: Conflict, "the request id was used before with another body", "use a fresh request id, or send the same body";
     ID_TAKEN: Conflict, "something of this id or name exists already", "choose another id or name, or use what is there";
     PRINCIPAL_DISABLED: Conflict, "the principal is shut out", "let it in again: `footplate user enable`";
+    NO_OPERATOR: Conflict, "this platform does not issue credentials of its broker", "start its registry with the operator's folder: --set nats.operator=DIR; see `footplate nats init --help`";
     RUN_ENDED: Conflict, "the run has ended, and its record is closed to this", "log to a run that is open";
     RUN_HAS_JOB: Conflict, "the run is a job's: its platform ends it, not a client", "cancel the job instead";
     JOB_ENDED: Conflict, "the job has ended", "submit it again: `footplate run rerun`";

@@ -97,3 +97,32 @@ pub struct TokenRevoked {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
+
+/// Somebody was given credentials of the broker, and a durable consumer of the project's part of the ledger.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SubscriptionCreated {
+    /// What it is for.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// The kind of aggregate whose events it is for; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aggregate: Option<String>,
+    /// The sequence of the ledger that its consumer begins at; what comes after it was made when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<u64>,
+    /// The broker's user that was made with it (its public key).
+    pub broker_user: String,
+    /// When its credentials end; never when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<Timestamp>,
+}
+
+/// A subscription was taken back: its credentials are void, its consumer is gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SubscriptionDeleted {
+    /// Why.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}

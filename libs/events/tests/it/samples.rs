@@ -448,11 +448,24 @@ fn access_events() -> Vec<(Subject, Event)> {
         .into(),
         TokenRevoked { reason: "it stood in a log".to_owned() }.into(),
     ];
+    let of_subscription: Vec<Event> = vec![
+        SubscriptionCreated {
+            description: "what serves".to_owned(),
+            aggregate: Some("model".to_owned()),
+            from: Some(41),
+            broker_user: "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4".to_owned(),
+            expires: Some(Timestamp::from_millis(1_796_036_000_000)),
+        }
+        .into(),
+        SubscriptionDeleted { reason: "the team moved on".to_owned() }.into(),
+    ];
+    let subscription = Subject::subscription(&project(), &name(SubscriptionName::parse, "serving"));
+    let of_subscription = of_subscription.into_iter().map(|event| (subscription.clone(), event));
     let principal = Subject::principal(&ci).unwrap();
     let of_project = of_project.into_iter().map(|event| (Subject::project(&project()), event));
     let of_principal = of_principal.into_iter().map(|event| (principal.clone(), event));
     let of_token = of_token.into_iter().map(|event| (Subject::token(TokenId::from_bytes([9; 16])), event));
-    of_project.chain(of_principal).chain(of_token).collect()
+    of_project.chain(of_principal).chain(of_token).chain(of_subscription).collect()
 }
 
 pub(crate) fn samples() -> Vec<(Subject, Event)> {

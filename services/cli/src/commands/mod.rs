@@ -21,6 +21,7 @@ pub mod replay;
 pub mod run;
 pub mod serve;
 pub mod submit;
+pub mod subscription;
 pub mod sweep;
 pub mod token;
 pub mod up;
@@ -30,8 +31,8 @@ pub mod why;
 
 use crate::{
     args::{
-        ArtifactVerb, Cli, ContextVerb, EventVerb, JobVerb, ModelVerb, NatsVerb, NodeVerb, ProjectVerb, QueueVerb, RunVerb, SweepVerb,
-        TokenVerb, UserVerb, Verb,
+        ArtifactVerb, Cli, ContextVerb, EventVerb, JobVerb, ModelVerb, NatsVerb, NodeVerb, ProjectVerb, QueueVerb, RunVerb,
+        SubscriptionVerb, SweepVerb, TokenVerb, UserVerb, Verb,
     },
     context::Context,
     output::{Exit, Failure, Format},
@@ -86,6 +87,7 @@ pub async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
             NodeVerb::List(args) => node::list::run(args, ctx).await,
             NodeVerb::Cordon(args) => node::cordon::run(args, ctx).await,
             NodeVerb::Uncordon(args) => node::uncordon::run(args, ctx).await,
+            NodeVerb::Token(args) => node::token::run(args, ctx).await,
             NodeVerb::Drain(args) => node::drain::run(args, ctx).await,
         },
         Verb::Nats(verb) => match verb {
@@ -133,6 +135,11 @@ pub async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
             TokenVerb::Create(args) => token::create::run(args, ctx).await,
             TokenVerb::List(args) => token::list::run(args, ctx).await,
             TokenVerb::Revoke(args) => token::revoke::run(args, ctx).await,
+        },
+        Verb::Subscription(verb) => match verb {
+            SubscriptionVerb::Create(args) => subscription::create::run(args, ctx).await,
+            SubscriptionVerb::List(args) => subscription::list::run(args, ctx).await,
+            SubscriptionVerb::Delete(args) => subscription::delete::run(args, ctx).await,
         },
         Verb::Login(args) => login::run(args, ctx).await,
         Verb::Whoami(args) => whoami::run(args, ctx).await,

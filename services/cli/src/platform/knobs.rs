@@ -25,6 +25,18 @@ pub const NATS_USER: Knob<String> = Knob::new("nats.user", "", "user at the brok
 pub const NATS_PASSWORD: Knob<String> = Knob::new("nats.password", "", "password at the broker").secret();
 /// A credentials file.
 pub const NATS_CREDENTIALS: Knob<String> = Knob::new("nats.credentials", "", "credentials file (JWT and seed) for the broker; empty: none");
+/// The operator's keys.
+pub const NATS_OPERATOR: Knob<String> = Knob::new(
+    "nats.operator",
+    "",
+    "folder of the operator's keys, for the registry: it then issues credentials of the broker; empty: it issues none",
+);
+/// A project's mirror.
+pub const MIRROR_BYTES: Knob<ByteCount> = Knob::new(
+    "subscriptions.bytes",
+    "64MiB",
+    "what the copy of one project's events may take at the broker, for those who subscribe to them",
+);
 /// Replicas of each stream.
 pub const NATS_REPLICAS: Knob<usize> =
     Knob::new("nats.replicas", "1", "1 on one server, 3 on a cluster").only(|replicas| matches!(replicas, 1 | 3 | 5), "1, 3 or 5");
@@ -153,6 +165,8 @@ pub const ALL: &[&dyn AnyKnob] = &[
     &NATS_USER,
     &NATS_PASSWORD,
     &NATS_CREDENTIALS,
+    &NATS_OPERATOR,
+    &MIRROR_BYTES,
     &NATS_REPLICAS,
     &NATS_DISK,
     &NATS_MONITOR,

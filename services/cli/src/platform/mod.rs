@@ -5,7 +5,9 @@
 pub mod agent;
 mod blobs;
 pub mod broker;
+mod broker_door;
 pub mod data;
+pub mod join;
 pub mod knobs;
 pub mod nats_server;
 mod nats_store;

@@ -1,5 +1,6 @@
 //! A process with services: settings, telemetry, broker, services, port, stop.
 
+use super::broker_door::OperatorDoor;
 use super::services::{Service, Wiring};
 use super::{DataFolder, knobs, principals, services};
 use crate::output::{Exit, Failure, tell};
@@ -38,6 +39,8 @@ pub async fn run_services(config: Config, chosen: &[Service], name: &str) -> any
     let folder = knobs::data_folder(&config).map_err(|error| failure(Exit::Usage, error))?;
     let data = DataFolder::take(&folder).map_err(|error| failure(Exit::Refused, error))?;
     let bootstrap = if chosen.contains(&Service::Registry) { vouched(&config)? } else { Vec::new() };
+    let door = if chosen.contains(&Service::Registry) { OperatorDoor::of_settings(&config) } else { Ok(None) };
+    let door = door.map_err(|error| failure(Exit::Usage, error))?;
     let telemetry = telemetry(name, &config)?;
     let listener = listen("the API", config.get(&knobs::LISTEN), "listen").await.map_err(|error| failure(Exit::Refused, error))?;
     let address = listener.local_addr()?;
@@ -52,6 +55,7 @@ pub async fn run_services(config: Config, chosen: &[Service], name: &str) -> any
             data: data.path(),
             context: &context,
             leader_lease: lease,
+            door,
             bootstrap: bootstrap.into_iter().collect(),
         };
         start_and_serve(&wiring, chosen, listener).await?;

@@ -6,7 +6,7 @@ use footplate_api::server::ServerParts;
 use footplate_blobs::Blobs;
 use footplate_clock::{SharedClock, SystemClock};
 use footplate_eventlog::{Broker, Ledger};
-use footplate_registry_server::{Bootstrap, Membership};
+use footplate_registry_server::{Bootstrap, BrokerDoor, Membership};
 use footplate_service::Context;
 use footplate_service::config::Config;
 use footplate_shell::AccessGate;
@@ -122,6 +122,8 @@ pub struct Wiring<'a> {
     pub leader_lease: Duration,
     /// The principals that whoever starts this process vouches for.
     pub bootstrap: Vec<Bootstrap>,
+    /// Who issues credentials of the broker, where anyone does.
+    pub door: Option<Arc<dyn BrokerDoor>>,
 }
 
 /// The parts of a server with the started services.
@@ -191,6 +193,7 @@ async fn start_one(
             registry.wait = config.get(&knobs::READ_WAIT);
             registry.snapshots = Some(snapshots(config, blobs));
             registry.bootstrap.clone_from(&wiring.bootstrap);
+            registry.door.clone_from(&wiring.door);
             let access = gate.live().clone();
             registry.membership = Membership::new(move |project, who| access.read().is_only_member(project, who));
             Ok(footplate_registry_server::start(&registry, gate, ledger, clock, &context).await.parts(parts))

@@ -3,6 +3,7 @@
 //! A first Ctrl-C drains this machine: workers are asked to save and end, their jobs are requeued; then the services stop, then the broker.
 //! The next `up` on the same folder takes the machine into use again. Killed instead, the workers run on, and the next `up` adopts them.
 
+use super::broker_door::OperatorDoor;
 use super::nats_server::{NatsServer, NatsServerConfig, NatsServerError};
 use super::run::{exit_of, failure, options, start_and_serve, telemetry, vouched};
 use super::services::{Service, Wiring};
@@ -40,6 +41,10 @@ pub async fn up(config: Config) -> anyhow::Result<Exit> {
     let own = own_broker(&config, data.path()).await?;
     let Own { token, node_token, mut bootstrap } = own_principals(&config, data.path(), &address)?;
     bootstrap.extend(vouched(&config)?);
+    let door = match &own {
+        Some(own) => Some(OperatorDoor::new(own.operator.clone(), own.url.clone(), &config)),
+        None => OperatorDoor::of_settings(&config).map_err(|error| failure(Exit::Usage, error))?,
+    };
     let mut process = options(&config);
     process.grace += DRAIN_WITHIN;
     let own_ref = own.as_ref();
@@ -48,7 +53,7 @@ pub async fn up(config: Config) -> anyhow::Result<Exit> {
         let broker = super::connect(&config, own_ref, "footplate up", true).await.map_err(|error| failure(Exit::Unavailable, error))?;
         let broker: Arc<dyn Broker> = Arc::new(broker);
         let leader_lease = leader_lease(&config);
-        let wiring = Wiring { config: &config, broker: broker.clone(), data: data.path(), context: &inner, leader_lease, bootstrap };
+        let wiring = Wiring { config: &config, broker: broker.clone(), data: data.path(), context: &inner, leader_lease, bootstrap, door };
         start_and_serve(&wiring, &Service::ALL, listener).await?;
         let client = Client::connect(Target::new(address.as_str()).token(&token))?;
         let node_client = Client::connect(Target::new(address.as_str()).token(&node_token))?;

@@ -156,6 +156,10 @@ const METHODS: &[(&str, From, bool)] = &[
     ("SweepService/ListTrials", From::Viewer, false),
     ("SweepService/StopSweep", From::Member, false),
     ("SweepService/ResumeSweep", From::Member, false),
+    ("SubscriptionService/CreateSubscription", From::Admin, false),
+    ("SubscriptionService/ListSubscriptions", From::Member, false),
+    ("SubscriptionService/DeleteSubscription", From::Admin, false),
+    ("TokenService/CreateNodeToken", From::PlatformAdmin, false),
     ("TokenService/CreateToken", From::Anyone, false),
     ("TokenService/ListTokens", From::Anyone, false),
     ("TokenService/RevokeToken", From::Anyone, false),
@@ -407,7 +411,7 @@ fn a_platform_that_is_started_again_knows_its_principals_and_a_first_admin_comes
     std::fs::write(&file, "guessed").unwrap();
     let (code, told) = Up::refused(&[("bootstrap", file.display().to_string())]);
     assert_eq!(code, Some(2), "{told}");
-    assert!(told.contains("holds no token") && told.contains("openssl rand -hex 32"), "{told}");
+    assert!(told.contains("no token that is hard to guess") && told.contains("openssl rand -hex 32"), "{told}");
     let secret = "a1".repeat(32);
     std::fs::write(&file, &secret).unwrap();
     let mut up = Up::start(&[("bootstrap", file.display().to_string())]);

@@ -1,12 +1,15 @@
-//! `ProjectService`, `PrincipalService`, `TokenService`: who may do what, changed and shown.
+//! `ProjectService`, `PrincipalService`, `TokenService`, `SubscriptionService`: who may do what, changed and shown.
 //!
 //! The registry owns these facts as it owns models: any instance takes writes, each expecting that nothing came to the aggregate since it looked.
 
 mod bootstrap;
+mod broker;
 mod show;
+mod subscriptions;
 mod tokens;
 
 pub(crate) use bootstrap::bootstrap;
+pub use broker::{BrokerAnswer, BrokerConsumer, BrokerCredentials, BrokerDoor, BrokerDoorError};
 
 use footplate_access::{Access, Command, Facts, Refusal as Refused};
 use footplate_api::server::bearer;
@@ -19,6 +22,7 @@ use footplate_events::facts::cut_text;
 use footplate_events::{Event, Subject};
 use footplate_shell::{Shell, TRIES, repeated};
 use footplate_types::{Bearer, DisplayName, EventId, PrincipalId, ProjectName, Role};
+use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -27,6 +31,8 @@ type Answer<T> = Result<Response<T>, Status>;
 #[derive(Clone)]
 pub(crate) struct AccessDesk {
     shell: Shell<Access>,
+    /// Who issues credentials of the broker, where anyone does.
+    door: Option<Arc<dyn BrokerDoor>>,
 }
 
 /// A change that someone asks for.
@@ -48,8 +54,8 @@ impl Asked<'_> {
 }
 
 impl AccessDesk {
-    pub(crate) const fn new(shell: Shell<Access>) -> Self {
-        Self { shell }
+    pub(crate) const fn new(shell: Shell<Access>, door: Option<Arc<dyn BrokerDoor>>) -> Self {
+        Self { shell, door }
     }
 
     /// Decides on what stands and appends; the sequence at which it stands.
@@ -104,6 +110,8 @@ fn refused(refusal: Refused) -> Refusal {
         Refused::ProjectExists(project) => Refusal::new(&reason::ID_TAKEN, told).field("project").value(project.as_str()),
         Refused::NoRole { principal, .. } => Refusal::new(&reason::PRINCIPAL_NOT_FOUND, told).field("principal").value(principal.as_str()),
         Refused::NoSuchToken(id) => Refusal::new(&reason::TOKEN_NOT_FOUND, told).field("id").value(id.to_string()),
+        Refused::NoSuchSubscription(name) => Refusal::new(&reason::SUBSCRIPTION_NOT_FOUND, told).field("name").value(name.as_str()),
+        Refused::SubscriptionExists(name) => Refusal::new(&reason::ID_TAKEN, told).field("name").value(name.as_str()),
         Refused::Beyond { .. } => Refusal::new(&reason::PLATFORM_DENIED, told).next("use a token without that limit"),
         Refused::TooMany { .. } => Refusal::new(&reason::LIMIT_REACHED, told),
     }

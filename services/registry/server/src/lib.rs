@@ -17,10 +17,12 @@ mod views;
 mod write;
 
 use crate::access::AccessDesk;
+pub use crate::access::{BrokerAnswer, BrokerConsumer, BrokerCredentials, BrokerDoor, BrokerDoorError};
 use crate::{models::Models, shell::Shell, views::Views};
 use footplate_api::server::ServerParts;
 use footplate_api::v1::principal_service_server::PrincipalServiceServer;
 use footplate_api::v1::project_service_server::ProjectServiceServer;
+use footplate_api::v1::subscription_service_server::SubscriptionServiceServer;
 use footplate_api::v1::token_service_server::TokenServiceServer;
 use footplate_api::v1::{registry_service_server::RegistryServiceServer, registry_view_service_server::RegistryViewServiceServer};
 use footplate_clock::SharedClock;
@@ -73,7 +75,7 @@ pub struct Bootstrap {
 }
 
 /// How the registry runs.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Config {
     /// This instance, such as `host-1/4711`.
     pub instance: String,
@@ -83,8 +85,16 @@ pub struct Config {
     pub membership: Membership,
     /// The first principals.
     pub bootstrap: Vec<Bootstrap>,
+    /// Who issues credentials of the broker; absent where nobody does.
+    pub door: Option<Arc<dyn BrokerDoor>>,
     /// Where the view is kept between two starts; absent: every start reads the whole ledger.
     pub snapshots: Option<Keeper>,
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config").field("instance", &self.instance).field("wait", &self.wait).finish_non_exhaustive()
+    }
 }
 
 impl Config {
@@ -95,6 +105,7 @@ impl Config {
             wait: Duration::from_secs(10),
             membership: Membership::new(|_, _| false),
             bootstrap: Vec::new(),
+            door: None,
             snapshots: None,
         }
     }
@@ -123,6 +134,7 @@ impl Handle {
             .service(ProjectServiceServer::new(self.access.clone()))
             .service(PrincipalServiceServer::new(self.access.clone()))
             .service(TokenServiceServer::new(self.access.clone()))
+            .service(SubscriptionServiceServer::new(self.access.clone()))
             .service(RegistryViewServiceServer::new(self.views.clone()))
     }
 
@@ -158,7 +170,7 @@ pub async fn start(config: &Config, gate: &AccessGate, ledger: &Ledger, clock: &
     let shell = Shell::new(ledger.clone(), live.clone(), clock.clone(), config);
     Handle {
         models: Models::new(shell),
-        access: AccessDesk::new(access),
+        access: AccessDesk::new(access, config.door.clone()),
         views: Views::new(ledger.clone(), live.clone(), config.wait),
         live,
     }

@@ -3,6 +3,7 @@
 pub mod cordon;
 pub mod drain;
 pub mod list;
+pub mod token;
 pub mod uncordon;
 
 use crate::{

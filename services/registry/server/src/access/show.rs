@@ -1,8 +1,9 @@
 //! Who may do what, as messages.
 
-use footplate_access::{Access, Principal, Project, Token};
+use super::subscriptions::filter_of;
+use footplate_access::{Access, Principal, Project, Subscription, Token};
 use footplate_api::v1;
-use footplate_types::{Bearer, PrincipalId, ProjectName, Role, TokenId};
+use footplate_types::{Bearer, PrincipalId, ProjectName, Role, SubscriptionName, TokenId};
 
 fn text(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
@@ -58,6 +59,28 @@ pub(super) fn token(id: &TokenId, token: &Token) -> v1::Token {
         revoked_at: text(token.revoked.as_ref().map(|mark| mark.at)),
         revoked_by: text(token.revoked.as_ref().map(|mark| &mark.by)),
         reason: token.revoked.as_ref().map(|mark| mark.reason.clone()).unwrap_or_default(),
+    }
+}
+
+/// The name of a project's mirror of the ledger in the project's own account.
+const MIRROR: &str = "LEDGER";
+
+pub(super) fn subscription(project: &ProjectName, name: &SubscriptionName, known: &Subscription, address: &str) -> v1::Subscription {
+    let fact = &known.fact;
+    v1::Subscription {
+        name: name.to_string(),
+        project: project.to_string(),
+        description: fact.description.clone(),
+        aggregate: text(fact.aggregate.as_ref()),
+        from_sequence: fact.from.unwrap_or_default(),
+        expires_at: text(fact.expires),
+        created_at: known.created.at.to_string(),
+        created_by: known.created.by.to_string(),
+        broker_address: address.to_owned(),
+        stream: MIRROR.to_owned(),
+        consumer: name.to_string(),
+        // A kind that a newer build knows is shown by the word alone.
+        filter: filter_of(project, fact.aggregate.as_deref()).unwrap_or_default(),
     }
 }
 

@@ -9,7 +9,7 @@ use footplate_clock::entropy;
 use footplate_events::facts::{TokenCreated, cut_text};
 use footplate_events::{Event, Subject};
 use footplate_shell::TRIES;
-use footplate_types::{Bearer, Digest, PrincipalId, Role, TokenId};
+use footplate_types::{Bearer, Digest, NodeName, PrincipalId, Role, Timestamp, TokenId};
 use tonic::{Request, Response};
 
 /// The longest life of a token that has an end, in seconds: ten years.
@@ -34,14 +34,14 @@ impl TokenService for AccessDesk {
             key => TokenId::derived(&[b"token", bearer.principal.as_str().as_bytes(), key.as_bytes()]),
         };
         let secret = format!("fp_{}", Digest::from_bytes(entropy()));
-        let now = self.shell.clock.now();
+        let expires = ends(message.expires_in_s, self.shell.clock.now())?;
         let fact = TokenCreated {
             principal,
             digest: Digest::of(secret.as_bytes()),
             label: cut_text(&message.label),
             project: Some(message.project.as_str()).filter(|text| !text.is_empty()).map(any_project).transpose()?,
             role: Some(message.role.as_str()).filter(|text| !text.is_empty()).map(Role::parse).transpose().map_err(Refusal::from)?,
-            expires: (message.expires_in_s > 0).then(|| now.plus_millis(message.expires_in_s * 1_000)),
+            expires,
             broker_user: None,
         };
         let (made, sequence, is_new) = self.make(bearer, id, fact, &message.request_id).await?;
@@ -51,6 +51,38 @@ impl TokenService for AccessDesk {
             sequence,
             principal: made.principal.to_string(),
             expires_at: made.expires.map(|end| end.to_string()).unwrap_or_default(),
+        }))
+    }
+
+    async fn create_node_token(&self, request: Request<v1::CreateNodeTokenRequest>) -> Answer<v1::CreateNodeTokenResponse> {
+        let (bearer, message) = (bearer(&request)?, request.get_ref());
+        if message.node.is_empty() {
+            return Err(Refusal::new(&reason::MISSING_FIELD, "no node is named").field("node").into());
+        }
+        let node = NodeName::parse(&message.node).map_err(Refusal::from)?;
+        let expires = ends(message.expires_in_s, self.shell.clock.now())?;
+        let secret = format!("fp_{}", Digest::from_bytes(entropy()));
+        let broker = self.door.as_ref().map(|door| (door.node(&node, expires), door.address()));
+        let fact = TokenCreated {
+            principal: PrincipalId::of_node(&node),
+            digest: Digest::of(secret.as_bytes()),
+            label: cut_text(&message.label),
+            project: None,
+            role: None,
+            expires,
+            broker_user: broker.as_ref().map(|(credentials, _)| credentials.user.clone()),
+        };
+        let id = footplate_clock::token_id();
+        let (made, sequence, _) = self.make(bearer, id, fact, "").await?;
+        let (broker_credentials, broker_address) = broker.map(|(credentials, address)| (credentials.text, address)).unwrap_or_default();
+        let expires_at = made.expires.map(|end| end.to_string()).unwrap_or_default();
+        Ok(Response::new(v1::CreateNodeTokenResponse {
+            id: id.to_string(),
+            secret,
+            broker_credentials,
+            broker_address,
+            sequence,
+            expires_at,
         }))
     }
 
@@ -71,8 +103,23 @@ impl TokenService for AccessDesk {
         self.shell.caught_up().await?;
         let token = self.named(bearer, &message.id)?;
         let asked = Asked { bearer, subject: Subject::token(token), request_id: &message.request_id };
-        written(self.change(asked, Command::RevokeToken { token, reason: cut_text(&message.reason) }).await?)
+        let sequence = self.change(asked, Command::RevokeToken { token, reason: cut_text(&message.reason) }).await?;
+        let user = self.shell.live.read().token(&token).and_then(|known| known.fact.broker_user.clone());
+        // The token is void already; whoever asks again has the broker told again.
+        if let (Some(user), Some(door)) = (user, &self.door) {
+            door.revoke_node(&user).await.map_err(super::subscriptions::not_told)?;
+        }
+        written(sequence)
     }
+}
+
+/// When something ends that is to end in so many seconds; never for 0.
+pub(super) fn ends(seconds: u64, now: Timestamp) -> Result<Option<Timestamp>, Refusal> {
+    if seconds > EXPIRES_MAX_S {
+        let refusal = Refusal::new(&reason::INVALID_FIELD, format!("an end in {seconds} s")).field("expires_in_s");
+        return Err(refusal.value(seconds.to_string()).allowed(format!("at most {EXPIRES_MAX_S}, or 0 for no end")));
+    }
+    Ok((seconds > 0).then(|| now.plus_millis(seconds * 1_000)))
 }
 
 impl AccessDesk {

@@ -103,7 +103,9 @@ impl Run {
             | Event::PrincipalDisabled(_)
             | Event::PrincipalEnabled(_)
             | Event::TokenCreated(_)
-            | Event::TokenRevoked(_) => {}
+            | Event::TokenRevoked(_)
+            | Event::SubscriptionCreated(_)
+            | Event::SubscriptionDeleted(_) => {}
         }
     }
 

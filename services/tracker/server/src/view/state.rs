@@ -222,6 +222,7 @@ impl Evolve for State {
             | Aggregate::Project
             | Aggregate::Principal
             | Aggregate::Token
+            | Aggregate::Subscription
             | Aggregate::Term => {}
         }
         self.fold_experiment(recorded);
