@@ -10,8 +10,8 @@ use footplate_eventlog::{AppendError, Broker, Expect, Ledger, StreamName};
 use footplate_events::Subject;
 use footplate_testkit::nats;
 use footplate_types::{
-    AttemptId, AttemptNumber, ModelId, ModelVersionId, NodeName, QueueName, RunId, ServiceName, SweepId, TrialId, TrialNumber,
-    VersionNumber,
+    AttemptId, AttemptNumber, ModelId, ModelVersionId, NodeName, PrincipalId, QueueName, RunId, ServiceName, SweepId, TokenId, TrialId,
+    TrialNumber, VersionNumber,
 };
 use futures::StreamExt;
 use std::sync::Arc;
@@ -79,6 +79,9 @@ pub(crate) fn subjects(services: &[ServiceName]) -> Vec<Subject> {
         Subject::model_version(&vision, ModelVersionId { model: ModelId::from_bytes([8; 16]), version: VersionNumber(3) }),
         Subject::sweep(&vision, SweepId::from_bytes([8; 16])),
         Subject::trial(&vision, TrialId { sweep: SweepId::from_bytes([8; 16]), trial: TrialNumber(1) }),
+        Subject::project(&vision),
+        Subject::principal(&PrincipalId::parse("user:ada").unwrap()).unwrap(),
+        Subject::token(TokenId::from_bytes([9; 16])),
     ];
     subjects.extend(services.iter().map(Subject::term));
     subjects

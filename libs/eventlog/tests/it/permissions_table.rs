@@ -5,6 +5,7 @@ use crate::principals::{Principals, services};
 use async_nats::{Client, ConnectOptions, Event, ServerError};
 use footplate_credentials::{MirrorLimits, UserCreds, ensure_project_mirror, now_seconds};
 use footplate_eventlog::{Broker as _, StreamName};
+use footplate_events::Aggregate;
 use footplate_types::{NodeName, ProjectName};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -141,6 +142,10 @@ fn every_fact_and_every_stream_stands_in_the_table() {
     let rows = rows();
     for subject in subjects(&services()) {
         assert!(rows.iter().any(|row| row.subject == subject.to_string()), "{subject}");
+    }
+    for aggregate in Aggregate::ALL {
+        let kind = format!(".{}.", aggregate.as_str());
+        assert!(rows.iter().any(|row| row.subject.starts_with("fp.ledger.") && row.subject.contains(&kind)), "{aggregate:?}");
     }
     for stream in StreamName::ALL {
         for asked in ["PURGE", "DELETE", "UPDATE"] {
