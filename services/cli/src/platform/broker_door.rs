@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Who holds the operator's keys, and where the broker is.
-pub struct OperatorDoor {
+pub(super) struct OperatorDoor {
     operator: Operator,
     servers: String,
     limits: MirrorLimits,
@@ -22,7 +22,7 @@ pub struct OperatorDoor {
 
 impl OperatorDoor {
     /// Over a broker at `servers`, with the limits of the settings.
-    pub fn new(operator: Operator, servers: String, config: &Config) -> Arc<dyn BrokerDoor> {
+    pub(super) fn over(operator: Operator, servers: String, config: &Config) -> Arc<dyn BrokerDoor> {
         let replicas = u32::try_from(config.get(&knobs::NATS_REPLICAS)).unwrap_or(1);
         let limits = MirrorLimits { bytes: config.get(&knobs::MIRROR_BYTES).0, replicas, ..MirrorLimits::default() };
         Arc::new(Self { operator, servers, limits })
@@ -32,13 +32,13 @@ impl OperatorDoor {
     ///
     /// # Errors
     /// A folder that cannot be used.
-    pub fn of_settings(config: &Config) -> Result<Option<Arc<dyn BrokerDoor>>, String> {
+    pub(super) fn of_settings(config: &Config) -> Result<Option<Arc<dyn BrokerDoor>>, String> {
         let folder = config.get(&knobs::NATS_OPERATOR);
         if folder.is_empty() {
             return Ok(None);
         }
         let operator = Operator::open(Path::new(&folder)).map_err(|error| format!("nats.operator: {error}"))?;
-        Ok(Some(Self::new(operator, config.get(&knobs::NATS_URL), config)))
+        Ok(Some(Self::over(operator, config.get(&knobs::NATS_URL), config)))
     }
 }
 
@@ -62,6 +62,7 @@ fn of_resolver(error: &ResolverError) -> BrokerDoorError {
 fn of_mirror(error: &MirrorError) -> BrokerDoorError {
     match error {
         MirrorError::Resolver(error) => of_resolver(error),
+        MirrorError::NoRoom { .. } => BrokerDoorError::NoRoom(error.to_string()),
         MirrorError::Silent { .. } => BrokerDoorError::Away(error.to_string()),
         _ => BrokerDoorError::Refused(error.to_string()),
     }

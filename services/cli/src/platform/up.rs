@@ -42,7 +42,7 @@ pub async fn up(config: Config) -> anyhow::Result<Exit> {
     let Own { token, node_token, mut bootstrap } = own_principals(&config, data.path(), &address)?;
     bootstrap.extend(vouched(&config)?);
     let door = match &own {
-        Some(own) => Some(OperatorDoor::new(own.operator.clone(), own.url.clone(), &config)),
+        Some(own) => Some(OperatorDoor::over(own.operator.clone(), own.url.clone(), &config)),
         None => OperatorDoor::of_settings(&config).map_err(|error| failure(Exit::Usage, error))?,
     };
     let mut process = options(&config);
@@ -218,25 +218,16 @@ async fn take_back(client: &Client, node: &NodeName, outer: &Shutdown) {
     let _ = outer.or(tokio::time::timeout(READY_WITHIN, look)).await;
 }
 
-/// Whether a job of any project holds this machine. Jobs are listed a project at a time, as each is a door of its own.
-async fn holds_work(client: &Client, node: &NodeName) -> Result<bool, tonic::Status> {
-    let projects = client.projects().list_projects(v1::ListProjectsRequest::default()).await?.into_inner().projects;
-    // The platform's own things have no jobs, and no door for them.
-    for project in projects.into_iter().filter(|project| project.name != "_") {
-        let states = ["placed", "launched", "stopping"].map(str::to_owned).to_vec();
-        let asked = v1::ListJobsRequest { project: project.name, states, ..v1::ListJobsRequest::default() };
-        let jobs = client.jobs().list_jobs(asked).await?.into_inner().jobs;
-        if jobs.iter().any(|job| job.members.iter().any(|member| member.node == node.as_str())) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
 /// Asks for a drain of this machine and waits until it holds nothing.
 async fn drain(client: &Client, node: &NodeName) {
-    // What cannot be told counts as held: then the drain itself says it.
-    let holds = || async { holds_work(client, node).await.unwrap_or(true) };
+    let holds = || async {
+        let asked =
+            v1::ListJobsRequest { states: vec!["placed".into(), "launched".into(), "stopping".into()], ..v1::ListJobsRequest::default() };
+        match client.jobs().list_jobs(asked).await {
+            Ok(answer) => answer.into_inner().jobs.iter().any(|job| job.members.iter().any(|member| member.node == node.as_str())),
+            Err(_) => true,
+        }
+    };
     if !holds().await {
         return;
     }

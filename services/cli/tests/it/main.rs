@@ -8,6 +8,7 @@ mod ci;
 mod cluster;
 mod compose;
 mod credentials;
+mod downstream;
 mod faults;
 mod faults_days;
 mod gate;

@@ -36,6 +36,9 @@ pub enum BrokerDoorError {
     /// It does not answer.
     #[error("{0}")]
     Away(String),
+    /// It has no room.
+    #[error("{0}")]
+    NoRoom(String),
     /// It does not want to.
     #[error("{0}")]
     Refused(String),

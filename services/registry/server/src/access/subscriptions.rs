@@ -17,6 +17,9 @@ use tonic::{Request, Response};
 pub(super) fn not_told(error: BrokerDoorError) -> Refusal {
     match error {
         BrokerDoorError::Away(why) => Refusal::new(&reason::BROKER_AWAY, why).next("ask again: what was not done is done then"),
+        BrokerDoorError::NoRoom(why) => Refusal::new(&reason::LIMIT_REACHED, why).next(
+            "give each project's copy less (subscriptions.bytes), or the broker more disk; or delete subscriptions that nobody needs",
+        ),
         BrokerDoorError::Refused(why) => Refusal::internal(why),
     }
 }
