@@ -142,7 +142,11 @@ fn event(subject: &str, kind: &str) -> Message {
 impl World {
     /// A term, then runs with a job each, interleaved by threes; the last two are not sealed.
     async fn new() -> Self {
-        let world = Self { broker: Arc::new(MemoryBroker::new()), store: Arc::new(MemorySegments::new()), before: Vec::new() };
+        Self::on(MemoryBroker::new()).await
+    }
+
+    async fn on(broker: MemoryBroker) -> Self {
+        let world = Self { broker: Arc::new(broker), store: Arc::new(MemorySegments::new()), before: Vec::new() };
         world.put("fp.ledger._.term.tracker", "footplate.term.began.v1").await;
         for three in 0..RUNS / 3 {
             for verb in ["submitted", "placed", "launched", "ended"] {
@@ -275,6 +279,59 @@ async fn only_what_has_ended_leaves_and_terms_stay() {
     let archive = young.archive();
     young.archiver(&archive, Some(Duration::from_secs(3_600))).step().await.unwrap();
     assert_eq!(young.count().await, young.before.len() as u64);
+}
+
+#[tokio::test]
+async fn a_run_that_was_touched_lately_stays_with_everything_of_it() {
+    let age = Arc::new(std::sync::atomic::AtomicU64::new(7_200_000));
+    let shared = age.clone();
+    let stamped =
+        move || Timestamp::from_millis(footplate_clock::now().as_millis() - shared.load(std::sync::atomic::Ordering::SeqCst) as i64);
+    let world = World::on(MemoryBroker::with_clock(stamped)).await;
+    age.store(0, std::sync::atomic::Ordering::SeqCst);
+    world.put(&format!("fp.ledger.p.run.{}", run_id(0)), "footplate.run.noted.v1").await;
+    age.store(7_200_000, std::sync::atomic::Ordering::SeqCst);
+    for _ in 0..40 {
+        world.put("fp.ledger._.node.n1", "footplate.node.cordoned.v1").await;
+    }
+    let archive = world.archive();
+    let progress = world.archiver(&archive, Some(Duration::from_secs(3_600))).step().await.unwrap();
+    assert!(progress.gone_aggregates > 6 && progress.archived > world.before.len() as u64, "{progress:?}");
+    let left = all(world.broker.as_ref(), ">").await;
+    assert_eq!(on(&left, &format!("fp.ledger.p.job.{}", run_id(0))).len(), 4);
+    assert_eq!(on(&left, &format!("fp.ledger.p.run.{}", run_id(0))).len(), 2);
+    assert!(on(&left, &format!("fp.ledger.p.job.{}", run_id(1))).is_empty());
+}
+
+#[tokio::test]
+async fn what_differs_from_its_copy_in_the_archive_stays() {
+    let clock = || Timestamp::from_nanos(1_700_000_000_000_000_007);
+    let one = World::on(MemoryBroker::with_clock(clock)).await;
+    one.archiver(&one.archive(), None).step().await.unwrap();
+    // The same ledger to the eye, with other ids in its events, over the archive of the first.
+    let other = World { store: one.store.clone(), ..World::on(MemoryBroker::with_clock(clock)).await };
+    let progress = other.archiver(&other.archive(), Some(Duration::ZERO)).step().await.unwrap();
+    assert!(progress.segments > 3 && progress.gone_events == 0, "{progress:?}");
+    assert_eq!(other.count().await, other.before.len() as u64);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_leaves_is_written_down_long_before() {
+    let world = World::new().await;
+    let archive = world.archive();
+    let config = ArchiveConfig { keep_events: 20, segment_bytes: 600, keep_ended: Some(Duration::ZERO), ..ArchiveConfig::default() };
+    let mut archiver = Archiver::new(archive, config);
+    let watching = async {
+        while !world.store.objects().keys().any(|name| name.contains("/gone/")) {
+            tokio::task::yield_now().await;
+        }
+        tokio::time::sleep(ANNOUNCED_FOR - Duration::from_secs(1)).await;
+        world.count().await
+    };
+    let (done, before_it_is_over) = tokio::join!(archiver.step(), watching);
+    assert_eq!(before_it_is_over, world.before.len() as u64);
+    assert!(done.unwrap().gone_events > 0 && world.count().await < before_it_is_over);
+    const { assert!(STALE_AFTER.as_secs() * 2 <= ANNOUNCED_FOR.as_secs()) };
 }
 
 #[tokio::test]
