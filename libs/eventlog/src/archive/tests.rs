@@ -157,8 +157,9 @@ impl World {
                     }
                 }
             }
-            for number in (three * 3..three * 3 + 3).filter(|number| *number < RUNS - 2) {
-                world.put(&format!("fp.ledger.p.run.{}", run_id(number)), "footplate.run.sealed.v1").await;
+            for number in three * 3..three * 3 + 3 {
+                let last = if number < RUNS - 2 { "sealed" } else { "noted" };
+                world.put(&format!("fp.ledger.p.run.{}", run_id(number)), &format!("footplate.run.{last}.v1")).await;
             }
         }
         for number in 0..40 {
@@ -269,8 +270,11 @@ async fn only_what_has_ended_leaves_and_terms_stay() {
     assert!(left.iter().any(|stored| stored.subject == "fp.ledger._.term.tracker"));
     assert_eq!(on(&left, "fp.ledger._.node.*"), on(&world.before, "fp.ledger._.node.*"));
     for number in [RUNS - 2, RUNS - 1] {
-        let job = format!("fp.ledger.p.job.{}", run_id(number));
-        assert_eq!(on(&left, &job), on(&world.before, &job), "a run that is not sealed stays whole");
+        for kind in ["job", "run"] {
+            let subject = format!("fp.ledger.p.{kind}.{}", run_id(number));
+            assert!(!on(&left, &subject).is_empty());
+            assert_eq!(on(&left, &subject), on(&world.before, &subject), "a run that is not sealed stays whole");
+        }
     }
     assert!(on(&left, &format!("fp.ledger.p.*.{}", run_id(0))).is_empty());
     assert!(on(&left, &format!("fp.ledger.p.attempt.{}-1", run_id(0))).is_empty());
@@ -279,6 +283,32 @@ async fn only_what_has_ended_leaves_and_terms_stay() {
     let archive = young.archive();
     young.archiver(&archive, Some(Duration::from_secs(3_600))).step().await.unwrap();
     assert_eq!(young.count().await, young.before.len() as u64);
+}
+
+#[tokio::test]
+async fn a_trials_run_leaves_with_its_trial_and_not_before_that_is_finished() {
+    let world = World::new().await;
+    let sweep = footplate_types::SweepId::from_bytes([5; 16]);
+    for number in 1..=2 {
+        let id = footplate_types::TrialId { sweep, trial: footplate_types::TrialNumber(number) };
+        let (trial, run) = (format!("fp.ledger.p.trial.{id}"), id.run());
+        world.put(&trial, "footplate.trial.suggested.v1").await;
+        world.put(&format!("fp.ledger.p.job.{run}"), "footplate.job.ended.v1").await;
+        world.put(&format!("fp.ledger.p.run.{run}"), "footplate.run.sealed.v1").await;
+        if number == 2 {
+            world.put(&trial, "footplate.trial.finished.v1").await;
+        }
+    }
+    for _ in 0..40 {
+        world.put("fp.ledger._.node.n1", "footplate.node.cordoned.v1").await;
+    }
+    let archive = world.archive();
+    world.archiver(&archive, Some(Duration::ZERO)).step().await.unwrap();
+    let left = all(world.broker.as_ref(), "fp.ledger.p.*.*").await;
+    let kinds: Vec<&str> = left.iter().filter_map(|stored| stored.subject.split('.').nth(3)).collect();
+    assert_eq!(kinds.iter().filter(|kind| **kind == "trial").count(), 1, "{kinds:?}");
+    // Three of the trial that is not finished; of the two runs that are not sealed everything.
+    assert_eq!(left.len(), 3 + 2 * 6, "{kinds:?}");
 }
 
 #[tokio::test]
@@ -386,6 +416,35 @@ async fn a_reader_that_knew_nothing_of_it_notices_that_events_have_left() {
         seen.extend(tail.next().await);
     }
     assert_eq!(seen, jobs.into_iter().map(TailItem::Message).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tail_goes_back_to_segments_for_what_left_before_it_came_there() {
+    let world = World::new().await;
+    let archived = Archived::new(world.archive());
+    let end = world.before.len() as u64;
+    let mut tail = archived.tail(StreamName::Ledger, Vec::new(), end + 1);
+    assert_eq!(tail.next().await, Some(TailItem::Position(end)));
+    // It stands at the end and sleeps while a run comes, ends, and is gone.
+    let run = run_id(100);
+    world.put(&format!("fp.ledger.p.run.{run}"), "footplate.run.created.v1").await;
+    world.put(&format!("fp.ledger.p.run.{run}"), "footplate.run.sealed.v1").await;
+    for _ in 0..40 {
+        world.put("fp.ledger._.node.n1", "footplate.node.cordoned.v1").await;
+    }
+    let later = all(world.broker.as_ref(), ">").await.split_off(world.before.len());
+    world.archiver(&world.archive(), Some(Duration::ZERO)).step().await.unwrap();
+    assert!(all(world.broker.as_ref(), &format!("fp.ledger.p.run.{run}")).await.is_empty());
+    tokio::time::advance(STALE_AFTER).await;
+    let mut seen = Vec::new();
+    while seen.len() < later.len() {
+        match tail.next().await.unwrap() {
+            TailItem::Message(stored) => seen.push(stored),
+            TailItem::Position(position) => panic!("a position of {position} before all of it was seen"),
+        }
+    }
+    assert_eq!(seen, later);
+    assert_eq!(tail.next().await, Some(TailItem::Position(end + later.len() as u64)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -508,6 +567,17 @@ async fn a_damaged_or_missing_segment_is_named_and_never_passed_over() {
     });
     let error = read().await.unwrap_err().to_string();
     assert!(error.contains(&name) && error.contains("does not follow"), "{error}");
+    // One that was made anew in its place, whole and rightly chained, with another word in it.
+    let entries = archive.entries();
+    let segment = Segment::open(archive.known().ledger, entries.first(), &whole[&name]).unwrap();
+    let mut forged = Builder::after(archive.known().ledger, entries.first(), SEGMENT_BYTES);
+    segment.messages(1).for_each(|stored| forged.push(&Stored { payload: "forged".into(), ..stored }));
+    let (_, bytes) = forged.seal().unwrap();
+    world.store.tamper(|objects| {
+        objects.insert(name.clone(), bytes);
+    });
+    let error = read().await.unwrap_err().to_string();
+    assert!(error.contains(&name) && error.contains("its digest is"), "{error}");
     // An index that lies is no help, and no harm.
     world.store.tamper(|objects| {
         *objects = whole.clone();
