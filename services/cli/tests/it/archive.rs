@@ -1,6 +1,8 @@
 //! A platform whose ended runs leave the broker: its views, its lineage and its history are what they were, and such a run takes writes as before.
 
+use crate::bucket;
 use crate::up::Up;
+use footplate_testkit::{files_below, s3};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -51,8 +53,25 @@ fn told(up: &Up, run: &str) -> (serde_json::Value, serde_json::Value, serde_json
 
 #[test]
 fn a_run_whose_events_have_left_the_broker_is_what_it_was() {
+    left_and_what_it_was(&[]);
+}
+
+#[test]
+fn segments_in_a_bucket_are_made_once_and_read_back() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let server = runtime.block_on(s3());
+    server.make_bucket("models");
+    left_and_what_it_was(&bucket::settings(&server));
+    let lies = files_below(&server.bucket("models"));
+    assert!(lies.iter().filter(|name| name.contains("/ledger/") && !name.contains("/gone/")).count() > 4, "{lies:?}");
+    assert!(lies.iter().any(|name| name.contains("/ledger/") && name.contains("/gone/")), "{lies:?}");
+}
+
+/// Runs, archives, lets go, starts again with nothing but the ledger; `more` says where the objects are.
+fn left_and_what_it_was(more: &[(&'static str, String)]) {
     let admin = crate::up::free_port();
-    let mut up = Up::start(&settings(admin, "0s"));
+    let with = |keep: &str| settings(admin, keep).into_iter().chain(more.iter().cloned()).collect::<Vec<_>>();
+    let mut up = Up::start(&with("0s"));
     let run = job(&up, "the-first");
     for number in 0..3 {
         job(&up, &format!("later-{number}"));
@@ -63,7 +82,7 @@ fn a_run_whose_events_have_left_the_broker_is_what_it_was() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(up.process.terminate(PATIENCE)).unwrap();
 
-    up.restart(&settings(admin, "1s"));
+    up.restart(&with("1s"));
     until(&up, "events to leave", || figure(admin, "gone_aggregates") >= 3);
     up.done(&["replay", "--verify"]);
     assert_eq!(told(&up, &run), before);
@@ -71,8 +90,11 @@ fn a_run_whose_events_have_left_the_broker_is_what_it_was() {
     // Started again with nothing but the ledger: segments, then the stream.
     runtime.block_on(up.process.kill9()).unwrap();
     std::fs::remove_dir_all(up.folder.path().join("data/tracker")).unwrap();
-    std::fs::remove_dir_all(up.folder.path().join("data/objects/snapshots")).unwrap();
-    up.restart(&settings(admin, "1s"));
+    let kept = up.folder.path().join("data/objects/snapshots");
+    if kept.exists() {
+        std::fs::remove_dir_all(kept).unwrap();
+    }
+    up.restart(&with("1s"));
     assert_eq!(told(&up, &run), before);
     up.done(&["replay", "--verify"]);
     // The id is not new, and the run takes writes.
