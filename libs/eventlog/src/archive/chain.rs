@@ -182,37 +182,38 @@ impl Archive {
         self.known().entries
     }
 
-    /// What is known; looked up where that was never done, and beside the reading where it is due. What it says may be a little old.
+    /// What is known; looked up beside the reading where it is due. What it says may be a little old.
     pub(super) async fn current(&self) -> Result<Known, ReadError> {
         let known = self.known();
         if known.looked.is_none() {
             return self.first_look().await;
         }
-        if known.is_due()
-            && let Ok(held) = self.shared.looking.try_lock()
-        {
-            drop(held);
-            let archive = self.clone();
-            tokio::spawn(async move {
-                if let Err(error) = archive.look().await {
-                    tracing::warn!(%error, "the archive of the ledger could not be looked at");
-                }
-            });
+        if known.is_due() {
+            self.look_beside();
         }
         Ok(known)
     }
 
-    /// A store that is away keeps nobody from reading a ledger that lacks nothing.
+    /// Nobody waits for the store to read a ledger that lacks nothing: the store may be away.
     async fn first_look(&self) -> Result<Known, ReadError> {
-        let error = match self.look().await {
-            Ok(known) => return Ok(known),
-            Err(error) => error,
-        };
         let bounds = self.shared.broker.bounds(StreamName::Ledger).await?;
-        if matches!(error, ArchiveError::Away(_)) && lacks(&bounds) == 0 {
-            return Ok(Known { ledger: bounds.created, ..Known::default() });
+        if lacks(&bounds) > 0 {
+            return Ok(self.look().await?);
         }
-        Err(error.into())
+        self.look_beside();
+        Ok(Known { ledger: bounds.created, ..Known::default() })
+    }
+
+    /// Looks in a task of its own, one at a time.
+    fn look_beside(&self) {
+        let Ok(held) = self.shared.looking.try_lock() else { return };
+        drop(held);
+        let archive = self.clone();
+        tokio::spawn(async move {
+            if let Err(error) = archive.look().await {
+                tracing::warn!(%error, "the archive of the ledger could not be looked at");
+            }
+        });
     }
 
     /// What is known, and by now surely holds everything that had left the broker when this was called. The broker itself tells, where the store is

@@ -400,7 +400,8 @@ async fn an_id_whose_events_have_left_is_not_new_and_takes_writes_at_its_last_se
 async fn a_reader_that_knew_nothing_of_it_notices_that_events_have_left() {
     let world = World::new().await;
     let mine = world.archive();
-    let archived = Archived::new(mine.clone());
+    mine.refresh().await.unwrap();
+    let archived = Archived::new(mine);
     assert_eq!(all(&archived, ">").await, world.before);
     let job = format!("fp.ledger.p.job.{}", run_id(0));
     let mut tail = archived.tail(StreamName::Ledger, vec!["fp.ledger.p.job.*".to_owned()], 1);
@@ -421,7 +422,9 @@ async fn a_reader_that_knew_nothing_of_it_notices_that_events_have_left() {
 #[tokio::test(start_paused = true)]
 async fn a_tail_goes_back_to_segments_for_what_left_before_it_came_there() {
     let world = World::new().await;
-    let archived = Archived::new(world.archive());
+    let archive = world.archive();
+    archive.refresh().await.unwrap();
+    let archived = Archived::new(archive);
     let end = world.before.len() as u64;
     let mut tail = archived.tail(StreamName::Ledger, Vec::new(), end + 1);
     assert_eq!(tail.next().await, Some(TailItem::Position(end)));
@@ -466,6 +469,29 @@ async fn a_store_that_is_away_keeps_nobody_from_what_the_broker_has_whole() {
     // What cannot be known is not told as if it were.
     let stranger = Archived::new(world.archive());
     assert!(stranger.read(StreamName::Ledger, node, 1, 1).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_a_store_that_gives_no_answer_to_read_what_the_broker_has() {
+    let world = World::new().await;
+    world.store.set_silent(true);
+    let archived = Archived::new(world.archive());
+    let end = world.before.len() as u64;
+    let read = async {
+        assert_eq!(all(&archived, ">").await, world.before);
+        assert_eq!(tailed(&archived, &[], 1, end).await, world.before);
+        archived.publish(StreamName::Ledger, event("fp.ledger.p.run.new", "created"), Expect::Subject(0)).await.unwrap();
+    };
+    tokio::time::timeout(Duration::from_millis(1), read).await.unwrap();
+    // The same for who had looked before.
+    world.store.set_silent(false);
+    let archive = world.archive();
+    world.archiver(&archive, Some(Duration::ZERO)).step().await.unwrap();
+    let archived = Archived::new(archive);
+    world.store.set_silent(true);
+    tokio::time::advance(STALE_AFTER * 2).await;
+    let read = async { archived.read(StreamName::Ledger, "fp.ledger._.node.n39", 1, 5).await.unwrap().messages.len() };
+    assert_eq!(tokio::time::timeout(Duration::from_millis(1), read).await.unwrap(), 1);
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct MemorySegments {
     objects: Mutex<BTreeMap<String, Bytes>>,
     away: AtomicBool,
+    silent: AtomicBool,
     lost_answers: AtomicU32,
     loads: AtomicU32,
 }
@@ -27,6 +28,11 @@ impl MemorySegments {
     /// Whether it plays dead from here on.
     pub fn set_away(&self, away: bool) {
         self.away.store(away, Ordering::SeqCst);
+    }
+
+    /// Whether it gives no answer at all from here on.
+    pub fn set_silent(&self, silent: bool) {
+        self.silent.store(silent, Ordering::SeqCst);
     }
 
     /// The next objects are made, and yet whoever made them is told of an error.
@@ -53,7 +59,11 @@ impl MemorySegments {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn answers(&self) -> io::Result<()> {
+    async fn answers(&self) -> io::Result<()> {
+        tokio::task::yield_now().await;
+        if self.silent.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
         if self.away.load(Ordering::SeqCst) { Err(io::Error::other("the store in memory plays dead")) } else { Ok(()) }
     }
 }
@@ -61,8 +71,7 @@ impl MemorySegments {
 impl SegmentStore for MemorySegments {
     fn create<'a>(&'a self, name: &'a str, bytes: Bytes) -> BoxFuture<'a, io::Result<Created>> {
         async move {
-            tokio::task::yield_now().await;
-            self.answers()?;
+            self.answers().await?;
             let made = match self.all().entry(name.to_owned()) {
                 std::collections::btree_map::Entry::Occupied(_) => Created::Exists,
                 std::collections::btree_map::Entry::Vacant(free) => {
@@ -79,8 +88,7 @@ impl SegmentStore for MemorySegments {
 
     fn replace<'a>(&'a self, name: &'a str, bytes: Bytes) -> BoxFuture<'a, io::Result<()>> {
         async move {
-            tokio::task::yield_now().await;
-            self.answers()?;
+            self.answers().await?;
             self.all().insert(name.to_owned(), bytes);
             Ok(())
         }
@@ -89,8 +97,7 @@ impl SegmentStore for MemorySegments {
 
     fn load<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Option<Bytes>>> {
         async move {
-            tokio::task::yield_now().await;
-            self.answers()?;
+            self.answers().await?;
             self.loads.fetch_add(1, Ordering::SeqCst);
             Ok(self.all().get(name).cloned())
         }
