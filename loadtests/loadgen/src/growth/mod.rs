@@ -8,7 +8,9 @@ use crate::figures::Figures;
 use crate::raw::Raw;
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
+use footplate_eventlog::archive::{Archive, ArchiveConfig, Archiver, SEGMENT_BYTES};
 use footplate_eventlog::jetstream::{JetStreamBroker, JetStreamConfig, StreamBytes};
+use footplate_eventlog::memory::MemorySegments;
 use footplate_eventlog::{Ledger, LedgerItem};
 use footplate_testkit::{NatsServer, nats};
 use futures::StreamExt;
@@ -57,6 +59,7 @@ pub(crate) async fn run(options: &Options) -> Result<Figures> {
     kill(&server, &ledger, events, &mut figures).await?;
     replay(&ledger, events, &mut figures).await?;
     memory(&server, "broker_rss_after_replay_bytes", &mut figures)?;
+    archive(&ledger, events, &mut figures).await?;
     drop(ledger);
     starts(&server, folder.path(), options, &mut figures).await?;
     Ok(figures)
@@ -126,6 +129,23 @@ async fn replay(ledger: &Ledger, events: u64, figures: &mut Figures) -> Result<(
     let took = began.elapsed();
     figures.seconds("replay_s", "reading every event", took, None);
     figures.plain("replay_events_per_s", events as f64 / took.as_secs_f64());
+    Ok(())
+}
+
+/// Writes all of the ledger that fills segments, and reads the chain back. Segments are kept in memory: what is measured is reading the broker, compressing
+/// and verifying, not a disk.
+async fn archive(ledger: &Ledger, events: u64, figures: &mut Figures) -> Result<()> {
+    let archive = Archive::new(ledger.broker().clone(), Arc::new(MemorySegments::new()));
+    let config = ArchiveConfig { keep_events: 0, segment_bytes: SEGMENT_BYTES.min(events as usize * 100), ..ArchiveConfig::default() };
+    let began = Instant::now();
+    let written = Archiver::new(archive.clone(), config).step().await?;
+    figures.seconds("archive_s", "writing the archive", began.elapsed(), None);
+    figures.count("archived_events", written.archived);
+    figures.count("archived_segments", written.segments);
+    figures.bytes("archived_bytes", "its segments", written.bytes);
+    let began = Instant::now();
+    archive.verify().await?;
+    figures.seconds("archive_verify_s", "reading it back, verified", began.elapsed(), None);
     Ok(())
 }
 
