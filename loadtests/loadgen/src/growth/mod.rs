@@ -11,7 +11,7 @@ use clap::Args;
 use footplate_eventlog::archive::{Archive, ArchiveConfig, Archiver, SEGMENT_BYTES};
 use footplate_eventlog::jetstream::{JetStreamBroker, JetStreamConfig, StreamBytes};
 use footplate_eventlog::memory::MemorySegments;
-use footplate_eventlog::{Ledger, LedgerItem};
+use footplate_eventlog::{Ledger, LedgerItem, StreamName};
 use footplate_testkit::{NatsServer, nats};
 use futures::StreamExt;
 use history::History;
@@ -28,6 +28,8 @@ const DISK: u64 = 96 << 30;
 const SERVER_DISK: u64 = 100 << 30;
 /// How long the broker may take to answer after a kill.
 const BROKER_WITHIN: Duration = Duration::from_secs(1_800);
+/// How long runs are let go.
+const LET_GO_FOR: Duration = Duration::from_secs(120);
 /// The services that are started.
 const SERVICES: [&str; 6] = ["tracker", "scheduler", "executor", "sweep", "gpu-inventory", "registry"];
 
@@ -55,13 +57,14 @@ pub(crate) async fn run(options: &Options) -> Result<Figures> {
     let events = write(&server, options.runs, &mut figures).await?;
     figures.count("runs", options.runs.into());
     figures.count("events", events);
-    figures.count("ledger_bytes", ledger.broker().bounds(footplate_eventlog::StreamName::Ledger).await?.bytes);
+    figures.count("ledger_bytes", ledger.broker().bounds(StreamName::Ledger).await?.bytes);
     kill(&server, &ledger, events, &mut figures).await?;
     replay(&ledger, events, &mut figures).await?;
     memory(&server, "broker_rss_after_replay_bytes", &mut figures)?;
-    archive(&ledger, events, &mut figures).await?;
-    drop(ledger);
+    let (archive, config) = archive(&ledger, events, &mut figures).await?;
     starts(&server, folder.path(), options, &mut figures).await?;
+    let_go(&ledger, archive, config, &mut figures).await?;
+    memory(&server, "broker_rss_after_gone_bytes", &mut figures)?;
     Ok(figures)
 }
 
@@ -134,11 +137,11 @@ async fn replay(ledger: &Ledger, events: u64, figures: &mut Figures) -> Result<(
 
 /// Writes all of the ledger that fills segments, and reads the chain back. Segments are kept in memory: what is measured is reading the broker, compressing
 /// and verifying, not a disk.
-async fn archive(ledger: &Ledger, events: u64, figures: &mut Figures) -> Result<()> {
+async fn archive(ledger: &Ledger, events: u64, figures: &mut Figures) -> Result<(Archive, ArchiveConfig)> {
     let archive = Archive::new(ledger.broker().clone(), Arc::new(MemorySegments::new()));
     let config = ArchiveConfig { keep_events: 0, segment_bytes: SEGMENT_BYTES.min(events as usize * 100), ..ArchiveConfig::default() };
     let began = Instant::now();
-    let written = Archiver::new(archive.clone(), config).step().await?;
+    let written = Archiver::new(archive.clone(), config.clone()).step().await?;
     figures.seconds("archive_s", "writing the archive", began.elapsed(), None);
     figures.count("archived_events", written.archived);
     figures.count("archived_segments", written.segments);
@@ -146,6 +149,23 @@ async fn archive(ledger: &Ledger, events: u64, figures: &mut Figures) -> Result<
     let began = Instant::now();
     archive.verify().await?;
     figures.seconds("archive_verify_s", "reading it back, verified", began.elapsed(), None);
+    Ok((archive, config))
+}
+
+/// Lets runs leave the broker for a while: finding them, comparing them with their segments, removing them.
+async fn let_go(ledger: &Ledger, archive: Archive, config: ArchiveConfig, figures: &mut Figures) -> Result<()> {
+    let messages = async || anyhow::Ok(ledger.broker().bounds(StreamName::Ledger).await?.messages);
+    let before = messages().await?;
+    let config = ArchiveConfig { keep_ended: Some(Duration::ZERO), announced_for: Duration::ZERO, ..config };
+    let mut archiver = Archiver::new(archive, config);
+    let began = Instant::now();
+    // Cut off wherever it is: it goes on from there, or does not.
+    if let Ok(done) = tokio::time::timeout(LET_GO_FOR, archiver.step()).await {
+        done?;
+    }
+    let gone = before - messages().await?;
+    figures.count("gone_events", gone);
+    figures.plain("gone_events_per_s", gone as f64 / began.elapsed().as_secs_f64());
     Ok(())
 }
 
