@@ -17,7 +17,7 @@ const TRIES: u32 = 3;
 /// Items of a tail that are looked at together.
 const CHUNK: usize = 256;
 /// Messages of a segment that a tail unpacks together.
-const PIECE: usize = 1_000;
+const PIECE: usize = if cfg!(test) { 3 } else { 1_000 };
 /// The pause of a tail before it asks an archive that is away again.
 const AGAIN: Duration = Duration::from_secs(1);
 
