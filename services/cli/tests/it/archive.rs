@@ -84,6 +84,8 @@ fn left_and_what_it_was(more: &[(&'static str, String)]) {
 
     up.restart(&with("1s"));
     until(&up, "events to leave", || figure(admin, "gone_aggregates") >= 3);
+    // Named, and removed: `up` may, where it is told to.
+    until(&up, "events to be removed", || up.process.stderr().contains("ended aggregates have left the broker"));
     up.done(&["replay", "--verify"]);
     assert_eq!(told(&up, &run), before);
 
