@@ -7,6 +7,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod archive;
 pub mod beats;
 mod commit;
 #[cfg(feature = "conformance")]
@@ -25,6 +26,7 @@ pub mod project;
 pub mod snapshot;
 pub mod verify;
 
+pub use archive::{Archive, Archived, Archiver, SegmentStore};
 pub use consume::{Consumption, HandleError, Handler, consume};
 pub use leader::{Decider, LeadError, LeaseConfig, Look, Standing, Verdict, lead, lead_watched};
 pub use ledger::{APPEND_WITHIN, AppendError, Ledger, LedgerItem, NotUnderstood};

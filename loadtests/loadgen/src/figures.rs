@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::path::Path;
+use std::time::Duration;
 
 /// What a figure is measured against.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +65,29 @@ impl Figures {
         let limit = if let Against::Below(bound) = against { format!("{bound:.0} ms") } else { String::new() };
         let row = Row { what: what.to_owned(), ours: format!("{ms:.1} ms"), limit, ratio, wanted: wanted(against) };
         self.rows.push(row);
+    }
+
+    /// A time in seconds under `key`, with an upper bound where there is one.
+    pub(crate) fn seconds(&mut self, key: &str, what: &str, took: Duration, below_s: Option<f64>) {
+        let s = took.as_secs_f64();
+        self.keys.insert(key.to_owned(), number(s));
+        let of_bound = |told: &dyn Fn(f64) -> String| below_s.map(told).unwrap_or_default();
+        let row = Row {
+            what: what.to_owned(),
+            ours: format!("{s:.2} s"),
+            limit: of_bound(&|bound| format!("{bound:.0} s")),
+            ratio: of_bound(&|bound| format!("{:.2}", s / bound)),
+            wanted: of_bound(&|bound| format!("< {bound:.0} s")),
+        };
+        self.rows.push(row);
+    }
+
+    /// A size in bytes under `key`.
+    pub(crate) fn bytes(&mut self, key: &str, what: &str, bytes: u64) {
+        self.keys.insert(key.to_owned(), json!(bytes));
+        let empty = String::new;
+        let ours = format!("{:.0} MiB", bytes as f64 / 1_048_576.0);
+        self.rows.push(Row { what: what.to_owned(), ours, limit: empty(), ratio: empty(), wanted: empty() });
     }
 
     /// A part of a whole (0 to 1) under `key`.

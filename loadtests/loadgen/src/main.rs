@@ -10,6 +10,7 @@
 mod cpu;
 mod figures;
 mod gang;
+mod growth;
 mod ledger;
 mod metrics;
 mod platform;
@@ -46,6 +47,8 @@ enum Program {
     Metrics(metrics::Options),
     /// From a gang's placement to its launch, on declared nodes with simulated agents
     Gang(gang::Options),
+    /// What a ledger of many runs costs: the broker's memory, starts from snapshots and without, reading all of it
+    Growth(growth::Options),
 }
 
 #[tokio::main]
@@ -56,6 +59,7 @@ async fn main() -> ExitCode {
         Program::Submit(options) => submit::run(options).await,
         Program::Metrics(options) => metrics::run(options).await,
         Program::Gang(options) => gang::run(options).await,
+        Program::Growth(options) => growth::run(options).await,
     };
     match figures.and_then(|figures| tell(&figures, args.json.as_deref())) {
         Ok(()) => ExitCode::SUCCESS,

@@ -118,7 +118,8 @@ fn settings() -> Result<Vec<(&'static str, String)>> {
     ])
 }
 
-fn beside() -> Result<PathBuf> {
+/// The program beside this one.
+pub(crate) fn beside() -> Result<PathBuf> {
     let program = std::env::current_exe()?.with_file_name("footplate");
     if program.is_file() {
         return Ok(program);

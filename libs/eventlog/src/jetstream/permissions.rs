@@ -76,6 +76,14 @@ impl Permissions {
         Self { publish: api.map(|asked| format!("$JS.API.{asked}")).to_vec(), subscribe: vec!["_INBOX_.streams.>".to_owned()] }
     }
 
+    /// The same, and it may remove from LEDGER: what the tracker needs where ended runs leave the broker (`ledger.keep`). The broker cannot narrow it to
+    /// single subjects, so that it is given to who asks for it alone.
+    #[must_use]
+    pub fn letting_go(mut self) -> Self {
+        self.publish.push(format!("$JS.API.STREAM.PURGE.{}", StreamName::Ledger.as_str()));
+        self
+    }
+
     /// What one process needs that is all of these at once (`up`), over one connection. It changes streams, too: on a server of its own
     /// there is nobody else to bring them in line.
     pub fn together(all: impl IntoIterator<Item = Self>) -> Self {

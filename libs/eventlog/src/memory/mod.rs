@@ -5,9 +5,11 @@
 
 mod faults;
 mod log;
+mod segments;
 mod tail;
 
 pub use faults::{Faults, Stall};
+pub use segments::MemorySegments;
 
 use crate::port::{
     BATCH_MAX, Bounds, Broker, Expect, Message, Page, PublishError, ReadError, Stored, StreamName, TailItem, subject_matches,

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod appending;
+mod archive;
 mod cluster;
 mod facts;
 mod leading;
@@ -19,6 +20,20 @@ mod memory {
 
     async fn fresh() -> ((), footplate_eventlog::conformance::Tested) {
         ((), Arc::new(MemoryBroker::new()))
+    }
+
+    footplate_eventlog::broker_conformance!(fresh);
+}
+
+mod archived {
+    //! A broker with an archive against the suite.
+    use footplate_eventlog::memory::{MemoryBroker, MemorySegments};
+    use footplate_eventlog::{Archive, Archived};
+    use std::sync::Arc;
+
+    async fn fresh() -> ((), footplate_eventlog::conformance::Tested) {
+        let archive = Archive::new(Arc::new(MemoryBroker::new()), Arc::new(MemorySegments::new()));
+        ((), Arc::new(Archived::new(archive)))
     }
 
     footplate_eventlog::broker_conformance!(fresh);

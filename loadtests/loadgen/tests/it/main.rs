@@ -92,3 +92,22 @@ fn a_gang_is_launched_and_its_time_is_parted() {
     let sum: f64 = parts.iter().map(|part| number(&figures, part)).sum();
     assert!((sum - number(&figures, "gang_4_ms")).abs() < 0.1, "{figures:?}");
 }
+
+#[test]
+fn a_grown_ledger_is_read_and_each_service_starts_over_it() {
+    let binary = footplate();
+    let figures = figures(&["growth", "--runs", "100", "--starts", "1", "--binary", binary.to_str().unwrap()]);
+    assert_eq!((number(&figures, "runs"), number(&figures, "events")), (100.0, 2_064.0));
+    all_positive(&figures, &["ledger_bytes", "write_s", "broker_rss_bytes", "broker_rss_after_replay_bytes", "broker_start_after_kill_s"]);
+    all_positive(
+        &figures,
+        &["replay_s", "replay_events_per_s", "archive_s", "archived_events", "archived_segments", "archived_bytes", "archive_verify_s"],
+    );
+    all_positive(&figures, &["gone_events", "gone_events_per_s", "broker_rss_after_gone_bytes", "replay_after_gone_s"]);
+    all_positive(&figures, &["snapshots_bytes", "cold_start_s", "cold_start_without_s"]);
+    for service in ["tracker", "scheduler", "executor", "sweep", "gpu_inventory", "registry"] {
+        let keys = ["start_s", "start_without_s", "rss_bytes"].map(|what| format!("{service}_{what}"));
+        all_positive(&figures, &keys.each_ref().map(String::as_str));
+        assert!(number(&figures, "cold_start_s") >= number(&figures, &keys[0]), "{figures:?}");
+    }
+}

@@ -114,6 +114,30 @@ pub const SNAPSHOTS_EVERY: Knob<Duration> = Knob::new(
     "1m",
     "how often a service keeps its view in the object store, so that a start reads only what came after",
 );
+/// How many events stay out of the archive.
+pub const ARCHIVE_KEEP_EVENTS: Knob<u64> = Knob::new(
+    "archive.keep-events",
+    "1000000",
+    "how many of the ledger's newest events stand in the broker alone; what is older is written into segments in the object store",
+);
+/// The size of a segment.
+pub const ARCHIVE_SEGMENT: Knob<ByteCount> =
+    Knob::new("archive.segment", "16MiB", "how much of the ledger one segment holds, before it is compressed")
+        .only(|size| (1 << 10..=16 << 20).contains(&size.0), "1KiB to 16MiB");
+/// How often the ledger is archived.
+pub const ARCHIVE_EVERY: Knob<Duration> = Knob::new("archive.every", "1m", "how often it is looked whether a segment can be written");
+/// How long ended aggregates stay.
+pub const LEDGER_KEEP: Knob<Duration> = Knob::new(
+    "ledger.keep",
+    "0s",
+    "how long after its last event a sealed run leaves the broker, with its job, attempts and trial, once all of it stands in segments; 0s: never",
+);
+/// How long it is announced.
+pub const ARCHIVE_ANNOUNCE: Knob<Duration> = Knob::new(
+    "archive.announce",
+    "5m",
+    "how long it is written down what is about to leave the broker before it does; on less than 3m another process may miss it",
+);
 /// The series store.
 pub const SERIES: Knob<String> = Knob::new(
     "series",
@@ -192,6 +216,11 @@ pub const ALL: &[&dyn AnyKnob] = &[
     &AGENT_TOKEN,
     &OBJECTS,
     &SNAPSHOTS_EVERY,
+    &ARCHIVE_KEEP_EVENTS,
+    &ARCHIVE_SEGMENT,
+    &ARCHIVE_EVERY,
+    &LEDGER_KEEP,
+    &ARCHIVE_ANNOUNCE,
     &SERIES,
     &BLOBS,
     &BLOBS_ENDPOINT,

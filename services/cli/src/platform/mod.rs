@@ -14,6 +14,7 @@ mod nats_store;
 pub mod objects;
 pub mod principals;
 pub mod run;
+mod segments;
 pub mod services;
 mod snapshots;
 pub mod up;

@@ -1,11 +1,11 @@
 //! The services of one process, put together over one broker and one port.
 
-use super::{knobs, objects, snapshots::snapshots};
+use super::{knobs, objects, segments, snapshots::snapshots};
 use crate::output::Exit;
 use footplate_api::server::ServerParts;
 use footplate_blobs::Blobs;
 use footplate_clock::{SharedClock, SystemClock};
-use footplate_eventlog::{Broker, Ledger};
+use footplate_eventlog::{Archive, Broker, Ledger};
 use footplate_registry_server::{Bootstrap, BrokerDoor, Membership};
 use footplate_service::Context;
 use footplate_service::config::Config;
@@ -137,10 +137,10 @@ pub struct Started {
 /// # Errors
 /// Stores that cannot be used.
 pub async fn start(services: &[Service], wiring: &Wiring<'_>) -> Result<Started, StartError> {
-    let ledger = Ledger::new(wiring.broker.clone());
     let clock = SystemClock::shared();
     let blobs = objects::open(wiring.config, wiring.data)?;
     objects::check(&blobs, wiring.config, wiring.data).await?;
+    let (ledger, archive) = segments::ledger(&wiring.broker, &blobs);
     if services.contains(&Service::Tracker) {
         objects::keep_swept(&blobs, wiring.context);
     }
@@ -149,7 +149,7 @@ pub async fn start(services: &[Service], wiring: &Wiring<'_>) -> Result<Started,
     let mut parts = parts.gate(Arc::new(gate.clone()));
     for service in services {
         // Boxed: all of it in one future nests too deep for the compiler.
-        parts = Box::pin(start_one(*service, wiring, (&ledger, &blobs, &gate), &clock, parts)).await?;
+        parts = Box::pin(start_one(*service, wiring, (&ledger, &archive, &blobs, &gate), &clock, parts)).await?;
     }
     Ok(Started { parts })
 }
@@ -157,7 +157,7 @@ pub async fn start(services: &[Service], wiring: &Wiring<'_>) -> Result<Started,
 async fn start_one(
     service: Service,
     wiring: &Wiring<'_>,
-    (ledger, blobs, gate): (&Ledger, &Blobs, &AccessGate),
+    (ledger, archive, blobs, gate): (&Ledger, &Archive, &Blobs, &AccessGate),
     clock: &SharedClock,
     parts: ServerParts,
 ) -> Result<ServerParts, StartError> {
@@ -199,6 +199,6 @@ async fn start_one(
             Ok(footplate_registry_server::start(&registry, gate, ledger, clock, &context).await.parts(parts))
         }
         Service::Scheduler => Ok(super::wiring::scheduler(wiring, instance, (ledger, blobs), clock, &context, parts).await),
-        Service::Tracker => super::wiring::tracker(wiring, instance, (ledger, blobs), clock, &context, parts).await,
+        Service::Tracker => super::wiring::tracker(wiring, instance, (ledger, archive, blobs), clock, &context, parts).await,
     }
 }

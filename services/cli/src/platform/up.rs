@@ -108,7 +108,10 @@ async fn own_broker(config: &Config, data: &Path) -> anyhow::Result<Option<NatsS
         port: config.get(&knobs::NATS_PORT),
         monitor_port: config.get(&knobs::NATS_MONITOR_PORT),
         disk_bytes: config.get(&knobs::NATS_DISK).0,
-        access: own_access(&agent::node_name(config).map_err(|error| failure(Exit::Usage, error))?),
+        access: own_access(
+            &agent::node_name(config).map_err(|error| failure(Exit::Usage, error))?,
+            !config.get(&knobs::LEDGER_KEEP).is_zero(),
+        ),
     };
     let started = tokio::task::spawn_blocking(move || NatsServer::start(&server)).await?;
     let exit = |error: &NatsServerError| match error {
@@ -118,10 +121,11 @@ async fn own_broker(config: &Config, data: &Path) -> anyhow::Result<Option<NatsS
     Ok(Some(started.map_err(|error| failure(exit(&error), error))?))
 }
 
-/// What this process may do at its broker: what its services may, and its agent.
-fn own_access(node: &NodeName) -> Access {
+/// What this process may do at its broker: what its services may, and its agent; and to let runs go, where it is to.
+fn own_access(node: &NodeName, lets_go: bool) -> Access {
     let services = Service::ALL.iter().map(|service| Permissions::of_service(&service.name()));
     let all = Permissions::together(services.chain([Permissions::of_node(node)]));
+    let all = if lets_go { all.letting_go() } else { all };
     Access::new(all.publish, all.subscribe)
 }
 

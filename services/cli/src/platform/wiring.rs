@@ -6,7 +6,7 @@ use super::snapshots::snapshots;
 use footplate_api::server::ServerParts;
 use footplate_blobs::Blobs;
 use footplate_clock::SharedClock;
-use footplate_eventlog::Ledger;
+use footplate_eventlog::{Archive, Ledger};
 use footplate_series::{
     SeriesStore,
     embedded::Embedded,
@@ -39,7 +39,7 @@ pub(super) async fn scheduler(
 pub(super) async fn tracker(
     wiring: &Wiring<'_>,
     instance: String,
-    (ledger, blobs): (&Ledger, &Blobs),
+    (ledger, archive, blobs): (&Ledger, &Archive, &Blobs),
     clock: &SharedClock,
     context: &Context,
     parts: ServerParts,
@@ -53,6 +53,7 @@ pub(super) async fn tracker(
     tracker.lease = wiring.leader_lease;
     tracker.seal_deadline = config.get(&knobs::SEAL_WITHIN);
     tracker.wait = config.get(&knobs::READ_WAIT);
+    tracker.archive = Some((archive.clone(), super::segments::archiving(config)));
     let started = footplate_tracker_server::start(&tracker, ledger, series, blobs.clone(), clock, context).await;
     let handle = started.map_err(|error| StartError::Service { service: "tracker", reason: error.to_string() })?;
     Ok(handle.parts(parts))

@@ -36,7 +36,7 @@ footplate.finish()
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn settings(server: &S3Server) -> Vec<(&'static str, String)> {
+pub fn settings(server: &S3Server) -> Vec<(&'static str, String)> {
     let (key, secret) = server.key();
     vec![
         ("--blobs", "s3://models/team/vision".to_owned()),

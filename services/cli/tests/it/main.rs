@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub, missing_docs)]
 
+mod archive;
 mod bucket;
 mod capture;
 mod ci;

@@ -38,6 +38,18 @@ pub(crate) struct Figures {
     pub open_runs: Gauge,
     /// Appends that another event came before.
     pub conflicts: Counter,
+    /// The ledger sequence up to which everything stands in segments.
+    pub archived_position: Gauge,
+    /// Segments of the ledger.
+    pub archived_segments: Gauge,
+    /// Their bytes.
+    pub archived_bytes: Gauge,
+    /// Looks of the archiver that failed.
+    pub archive_failures: Counter,
+    /// Aggregates that have left the broker.
+    pub gone_aggregates: Gauge,
+    /// Events of theirs.
+    pub gone_events: Gauge,
 }
 
 impl Figures {
@@ -59,6 +71,13 @@ impl Figures {
             counter("sealed_complete", "Runs sealed complete", &figures.sealed_complete);
             counter("sealed_incomplete", "Runs sealed incomplete", &figures.sealed_incomplete);
             counter("conflicts", "Appends that another event came before", &figures.conflicts);
+            counter("archive_failures", "Looks of the archiver that failed", &figures.archive_failures);
+            let mut gauge = |name: &str, help: &str, gauge: &Gauge| registry.register(name, help, gauge.clone());
+            gauge("archived_position", "Ledger sequence up to which everything stands in segments", &figures.archived_position);
+            gauge("archived_segments", "Segments of the ledger in the object store", &figures.archived_segments);
+            gauge("archived_bytes", "Bytes of those segments", &figures.archived_bytes);
+            gauge("gone_aggregates", "Aggregates that have left the broker, or are about to", &figures.gone_aggregates);
+            gauge("gone_events", "Events of theirs", &figures.gone_events);
             registry.register("view_position", "Ledger sequence of the view", figures.view_position.clone());
             registry.register("metrics_position", "METRICS sequence up to which everything is stored", figures.metrics_position.clone());
             registry.register("open_runs", "Runs that wait for their seal or their config", figures.open_runs.clone());

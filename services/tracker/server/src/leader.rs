@@ -3,6 +3,7 @@
 //! Runs are client-written, so every append stands under its aggregate's expectation and a deposed leader is harmless whatever it still
 //! does: leading here is for liveness and to spare the work, which runs beside the lease's own task while that says that it leads.
 
+pub(crate) mod archive;
 mod configs;
 mod reports;
 mod seals;

@@ -26,6 +26,7 @@ use footplate_api::v1::{
 };
 use footplate_blobs::Blobs;
 use footplate_clock::SharedClock;
+use footplate_eventlog::archive::{Archive, ArchiveConfig};
 use footplate_eventlog::leader::{Standing, lead_watched};
 use footplate_eventlog::{LeaseConfig, Ledger, LedgerItem, Live, ReadError};
 use footplate_series::{SeriesError, SeriesStore, embedded::Embedded};
@@ -72,6 +73,8 @@ pub struct Config {
     pub sessions_max: usize,
     /// How metrics are stored.
     pub consumer: ConsumerConfig,
+    /// The archive of the ledger, which the leader writes; absent to leave the whole ledger to the broker.
+    pub archive: Option<(Archive, ArchiveConfig)>,
 }
 
 impl Config {
@@ -89,6 +92,7 @@ impl Config {
             tail_points: 1_000_000,
             sessions_max: 20_000,
             consumer: ConsumerConfig::default(),
+            archive: None,
         }
     }
 }
@@ -198,6 +202,10 @@ pub async fn start(
             tracing::error!(%error, "this instance does not lead the tracker: no report is folded and no run sealed by it");
         }
     });
+    if let Some((archive, archiving)) = config.archive.clone() {
+        let keeping = leader::archive::keep(archive, archiving, figures.clone(), stands.clone(), token.clone());
+        context.supervisor.spawn_infallible("archive of the ledger", keeping);
+    }
     let work = Work {
         writer: writer.clone(),
         broker: ledger.broker().clone(),

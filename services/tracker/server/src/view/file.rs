@@ -2,11 +2,12 @@
 
 use super::{Row, State, Table};
 use footplate_events::messages::{Settled, SpoolPosition};
-use footplate_types::{Digest, NodeName, SpoolId};
+use footplate_tracker_core::{Artifact, Experiment, Run};
+use footplate_types::{ArtifactPath, Digest, NodeName, ProjectName, RunId, SpoolId};
 use rusqlite::{Connection, OpenFlags, Transaction, params};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 /// The shape of the rows and the meaning of their fold: raise it with either, and every file is built again.
@@ -14,6 +15,12 @@ pub const SCHEMA: u32 = 3;
 
 /// How long a writer waits for a reader of the same file.
 const BUSY: Duration = Duration::from_secs(5);
+
+/// Rows that one thread reads at a time.
+const PIECE: usize = 512;
+
+/// The most threads that read documents at a start.
+const THREADS_MAX: usize = 8;
 
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -58,6 +65,9 @@ impl std::fmt::Debug for File {
         f.debug_struct("File").field("path", &self.path).finish_non_exhaustive()
     }
 }
+
+/// Numbered pieces of a table, for the threads that read their documents.
+type Pieces = Arc<Mutex<mpsc::Receiver<(usize, Vec<Row>)>>>;
 
 /// All rows of the view's tables.
 pub(crate) type Rows = BTreeMap<Table, Vec<Row>>;
@@ -187,10 +197,8 @@ impl File {
             let connection = self.lock();
             let mut all = Rows::new();
             for table in Table::ALL {
-                let sql = format!("SELECT project, id, name, document FROM {} ORDER BY project, id, name", table.as_str());
-                let mut statement = connection.prepare(&sql)?;
-                let rows = statement
-                    .query_map([], |row| Ok(Row { project: row.get(0)?, id: row.get(1)?, name: row.get(2)?, document: row.get(3)? }))?;
+                let mut statement = connection.prepare(&select(table))?;
+                let rows = statement.query_map([], row_of)?;
                 all.insert(table, rows.collect::<Result<_, _>>()?);
             }
             Ok(all)
@@ -200,9 +208,58 @@ impl File {
 
     /// The state that the rows are; none when one cannot be read.
     pub(crate) fn load(&self) -> Result<Option<State>, FileError> {
-        let mut rows = self.rows()?;
-        let mut take = |table| rows.remove(&table).unwrap_or_default();
-        Ok(State::from_rows(take(Table::Runs), take(Table::Experiments), take(Table::Artifacts)))
+        let runs = self.parsed(Table::Runs, |row| serde_json::from_str::<Run>(&row.document).ok())?;
+        let experiments = self.parsed(Table::Experiments, |row| serde_json::from_str::<Experiment>(&row.document).ok())?;
+        let artifacts = self.parsed(Table::Artifacts, |row| {
+            let (project, id) = (ProjectName::parse(&row.project).ok()?, RunId::parse(&row.id).ok()?);
+            let artifact = serde_json::from_str::<Artifact>(&row.document).ok()?;
+            Some((project, id, ArtifactPath::parse(&row.name).ok()?, artifact))
+        })?;
+        let (Some(runs), Some(experiments), Some(artifacts)) = (runs, experiments, artifacts) else { return Ok(None) };
+        Ok(State::from_parts(runs, experiments, artifacts))
+    }
+
+    /// What the rows of a table hold, in order; none when one cannot be read. Reading documents is most of a start, and is done by as many threads as
+    /// there are processors, while one reads the file; there are never more than a few pieces of it in memory that are not read yet.
+    fn parsed<T: Send>(&self, table: Table, parse: impl Fn(&Row) -> Option<T> + Sync) -> Result<Option<Vec<T>>, FileError> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+        let (pieces, taken) = mpsc::sync_channel::<(usize, Vec<Row>)>(threads);
+        // Held by the threads alone: when none is left, nobody waits to give them more.
+        let taken = Arc::new(Mutex::new(taken));
+        let work = |taken: Pieces| {
+            let mut read = Vec::new();
+            loop {
+                let next = taken.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                let Ok((number, rows)) = next else { return read };
+                read.push((number, rows.iter().map(&parse).collect::<Option<Vec<T>>>()));
+            }
+        };
+        let (sent, read) = std::thread::scope(|scope| {
+            let work = &work;
+            let workers: Vec<_> = std::iter::repeat_n(taken, threads).map(|taken| scope.spawn(move || work(taken))).collect();
+            let sent = self.told(self.each_piece(table, |number, rows| pieces.send((number, rows)).is_ok()));
+            drop(pieces);
+            (sent, workers.into_iter().map(|worker| worker.join().ok()).collect::<Option<Vec<_>>>())
+        });
+        sent?;
+        let Some(read) = read else { return Ok(None) };
+        let mut read: Vec<_> = read.into_iter().flatten().collect();
+        read.sort_unstable_by_key(|(number, _)| *number);
+        Ok(read.into_iter().map(|(_, piece)| piece).collect::<Option<Vec<_>>>().map(|pieces| pieces.into_iter().flatten().collect()))
+    }
+
+    /// Gives the rows of a table away in pieces, in order, as long as they are taken.
+    fn each_piece(&self, table: Table, mut give: impl FnMut(usize, Vec<Row>) -> bool) -> Result<(), rusqlite::Error> {
+        let connection = self.lock();
+        let mut statement = connection.prepare(&select(table))?;
+        let mut rows = statement.query_map([], row_of)?;
+        for number in 0.. {
+            let piece = rows.by_ref().take(PIECE).collect::<Result<Vec<Row>, _>>()?;
+            if piece.is_empty() || !give(number, piece) {
+                return Ok(());
+            }
+        }
+        Ok(())
     }
 
     /// Remembers up to which offset a spool's reports are folded: more spools than the broker's last message a node tells of.
@@ -237,6 +294,14 @@ impl File {
 fn schema() -> String {
     let types: Vec<String> = footplate_events::known_types().iter().map(ToString::to_string).collect();
     format!("{SCHEMA} {}", Digest::of(types.join(" ").as_bytes()))
+}
+
+fn select(table: Table) -> String {
+    format!("SELECT project, id, name, document FROM {} ORDER BY project, id, name", table.as_str())
+}
+
+fn row_of(row: &rusqlite::Row<'_>) -> Result<Row, rusqlite::Error> {
+    Ok(Row { project: row.get(0)?, id: row.get(1)?, name: row.get(2)?, document: row.get(3)? })
 }
 
 fn set_meta(transaction: &Transaction<'_>, key: &str, value: &str) -> Result<(), rusqlite::Error> {

@@ -180,11 +180,14 @@ impl State {
         }
     }
 
-    /// A state from the rows of a file; none when a row cannot be read.
-    pub(crate) fn from_rows(runs: Vec<Row>, experiments: Vec<Row>, artifacts: Vec<Row>) -> Option<Self> {
+    /// A state from what the rows of a file hold, each in the order of its table; none when they do not belong together.
+    pub(crate) fn from_parts(
+        runs: Vec<Run>,
+        experiments: Vec<Experiment>,
+        artifacts: Vec<(ProjectName, RunId, ArtifactPath, Artifact)>,
+    ) -> Option<Self> {
         let mut state = Self::default();
-        for row in runs {
-            let run: Run = serde_json::from_str(&row.document).ok()?;
+        for run in runs {
             let key = (run.project.clone(), run.id);
             if run.config_wanted.is_some() || (run.ended.is_some() && run.seal.is_none()) {
                 state.open.insert(key.clone());
@@ -192,15 +195,12 @@ impl State {
             state.owners.entry(run.id).or_insert_with(|| key.0.clone());
             state.runs.entry(key.0).or_default().insert(key.1, Arc::new(run));
         }
-        for row in experiments {
-            let experiment: Experiment = serde_json::from_str(&row.document).ok()?;
+        for experiment in experiments {
             state.experiments.entry(experiment.project.clone()).or_default().insert(experiment.id, Arc::new(experiment));
         }
-        for row in artifacts {
-            let artifact: Artifact = serde_json::from_str(&row.document).ok()?;
-            let (project, id) = (ProjectName::parse(&row.project).ok()?, RunId::parse(&row.id).ok()?);
+        for (project, id, path, artifact) in artifacts {
             let run = state.runs.get_mut(&project)?.get_mut(&id)?;
-            Arc::make_mut(run).artifacts.insert(ArtifactPath::parse(&row.name).ok()?, artifact);
+            Arc::make_mut(run).artifacts.insert(path, artifact);
         }
         Some(state)
     }
