@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 
 import models
+from subscriber import Subscriber
 from engines import Engines, NotUp, free_port
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,7 +44,7 @@ class Demo:
     def __init__(self, folder):
         self.folder = folder
         self.steps = []
-        self.result = {"ok": False, "rebuild_equal": False, "resumed_equal": False, "promoted": False, "best_trial": None, "first_line_ms": None,
+        self.result = {"ok": False, "rebuild_equal": False, "resumed_equal": False, "promoted": False, "subscriber_saw": False, "best_trial": None, "first_line_ms": None,
                        "engines": ENGINES}
         self.address = "127.0.0.1:%d" % free_port()
         self.env = dict(os.environ)
@@ -55,6 +56,7 @@ class Demo:
         self.platform = None
         self.engines = None
         self.second_person = models.Second(self)
+        self.subscriber = Subscriber(self)
 
     say = staticmethod(say)
 
@@ -119,6 +121,7 @@ class Demo:
         self.eventually("a node that is ready", self.ready)
         self.footplate("node", "list", show=True)
         self.second_person.enter()
+        self.subscriber.enter(ROOT / ".tools/python/bin/python3")
         self.step("platform up", began)
 
     def ready(self):
@@ -220,6 +223,10 @@ class Demo:
         self.sweep, best = models.sweep(self)
         models.to_production_and_back(self, self.second_person, first, best)
         models.lineage(self, best)
+        say("A downstream team with a NATS client of its own: has it seen everything?")
+        began = time.monotonic()
+        self.result["subscriber_saw"] = self.subscriber.saw_it_all()
+        self.step("subscriber", began)
         say("Every view of the six services rebuilt in a shadow copy and compared with the living one")
         began = time.monotonic()
         self.footplate("replay", "--verify", show=True, ok=(0, 1))
@@ -227,10 +234,11 @@ class Demo:
         rebuilt = {view["service"] for view in views if view.get("equal") and int(view.get("events", 0)) > 0}
         self.result["rebuild_equal"] = all(view.get("equal") for view in views) and rebuilt == SERVICES
         self.step("rebuild", began)
-        self.result["ok"] = all(self.result[key] for key in ("resumed_equal", "rebuild_equal", "promoted", "best_trial"))
+        self.result["ok"] = all(self.result[key] for key in ("resumed_equal", "rebuild_equal", "promoted", "subscriber_saw", "best_trial"))
         self.first, self.second = first, second
 
     def end(self):
+        self.subscriber.end()
         if self.platform is not None and self.platform.poll() is None:
             self.platform.send_signal(signal.SIGTERM)
             try:

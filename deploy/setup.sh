@@ -75,7 +75,8 @@ python_check='
 import numpy, sklearn
 from sklearn.datasets import load_digits
 assert load_digits().data.shape == (1797, 64)
-print(numpy.__version__, sklearn.__version__)
+import importlib.metadata, nacl
+print(numpy.__version__, sklearn.__version__, importlib.metadata.version("nats-py"))
 '
 
 # The example imports the footplate package: a path file makes the checkout's own one importable.
@@ -86,7 +87,7 @@ link_package() {
 }
 
 setup_python() {
-    local program="$tools/python/bin/python3" want="$NUMPY_VERSION $SCIKIT_LEARN_VERSION" have
+    local program="$tools/python/bin/python3" want="$NUMPY_VERSION $SCIKIT_LEARN_VERSION $NATS_PY_VERSION" have
     have="$("$program" -c "$python_check" 2>/dev/null || true)"
     if [ "$have" = "$want" ]; then
         link_package
@@ -96,8 +97,10 @@ setup_python() {
     say "installing numpy $NUMPY_VERSION and scikit-learn $SCIKIT_LEARN_VERSION into .tools/python (a venv; under a minute, about 300 MB)"
     make_venv "$tools/python"
     pip_install "$tools/python" --only-binary=:all: "numpy==$NUMPY_VERSION" "scipy==$SCIPY_VERSION" "scikit-learn==$SCIKIT_LEARN_VERSION"
+    # The subscriber of the demo.
+    pip_install "$tools/python" "nats-py[nkeys]==$NATS_PY_VERSION"
     have="$("$program" -c "$python_check" 2>>"$log" || true)"
-    [ "$have" = "$want" ] || fail "asked for numpy and scikit-learn $want, got '$have' (the whole log: $log)"
+    [ "$have" = "$want" ] || fail "asked for numpy, scikit-learn and nats-py $want, got '$have' (the whole log: $log)"
     link_package
     say "Python for the examples is ready"
 }

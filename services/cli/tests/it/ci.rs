@@ -195,3 +195,26 @@ fn variables_in(file: &Path) -> Vec<(String, String)> {
     let text = std::fs::read_to_string(file).unwrap();
     text.lines().map(|line| line.split_once('=').unwrap()).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
+
+#[test]
+fn the_protos_and_stubs_that_are_packed_can_be_used_without_a_checkout() {
+    let folder = tempfile::tempdir().unwrap();
+    let packed = std::process::Command::new(repository_root().join("deploy/stubs.sh")).arg(folder.path()).output().unwrap();
+    assert!(packed.status.success(), "{}", String::from_utf8_lossy(&packed.stderr));
+    for archive in std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()) {
+        let unpacked = std::process::Command::new("tar").arg("-xzf").arg(&archive).arg("-C").arg(folder.path()).status().unwrap();
+        assert!(unpacked.success(), "{}", archive.display());
+    }
+    assert!(folder.path().join("footplate/api/v1/token.proto").is_file());
+    let script = "from footplate.api.v1 import access_pb2 as access, token_pb2 as token, token_pb2_grpc as stubs\n\
+                  method = token.DESCRIPTOR.services_by_name['TokenService'].methods_by_name['CreateNodeToken']\n\
+                  print(method.GetOptions().Extensions[access.access].role, stubs.TokenServiceStub.__name__)";
+    let mut python = std::process::Command::new(repository_root().join(".tools/grpc/bin/python"));
+    let ran = python.args(["-c", script]).env("PYTHONPATH", folder.path()).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    assert_eq!(
+        String::from_utf8_lossy(&ran.stdout).trim(),
+        "4 TokenServiceStub",
+        "what a method takes of its caller is said in the stubs too"
+    );
+}

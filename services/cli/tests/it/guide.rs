@@ -71,7 +71,7 @@ fn demo(engines: &str) {
     let ended = command.env("FOOTPLATE_DEMO_JSON", &out).env("ENGINES", engines).env_remove("KEEP").output().unwrap();
     assert!(ended.status.success(), "{}\n{}", String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
     let result: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(out).unwrap()).unwrap();
-    for key in ["ok", "rebuild_equal", "resumed_equal", "promoted"] {
+    for key in ["ok", "rebuild_equal", "resumed_equal", "promoted", "subscriber_saw"] {
         assert_eq!(result[key], true, "{result}");
     }
     assert_eq!(result["engines"], engines, "{result}");
