@@ -17,6 +17,7 @@ mod run;
 mod sweep;
 mod term;
 mod trial;
+mod webhook;
 
 pub use access::{
     PrincipalCreated, PrincipalDisabled, PrincipalEnabled, ProjectCreated, ProjectRoleGiven, ProjectRoleTaken, SubscriptionCreated,
@@ -53,6 +54,7 @@ pub use sweep::{
 };
 pub use term::TermBegan;
 pub use trial::{PruneCause, TrialFinished, TrialObserved, TrialOutcome, TrialPruned, TrialSuggested, Values};
+pub use webhook::{WebhookCreated, WebhookDeleted, WebhookPaused, WebhookReplayed, WebhookResumed};
 
 /// The most characters of a human text inside a fact; a longer one is a document.
 pub const TEXT_MAX: usize = 4_000;

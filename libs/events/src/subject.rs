@@ -2,7 +2,7 @@
 
 use footplate_types::{
     AttemptId, ExperimentId, Invalid, ModelId, ModelVersionId, NodeName, PRINCIPAL_FORMS, PrincipalId, ProjectName, QueueName, RunId,
-    ServiceName, SubscriptionName, SweepId, TokenId, TrialId,
+    ServiceName, SubscriptionName, SweepId, TokenId, TrialId, WebhookName,
 };
 use std::fmt;
 
@@ -41,13 +41,15 @@ pub enum Aggregate {
     Token,
     /// Who subscribes to a project's events at the broker; client-written, registry.
     Subscription,
+    /// Where a project's events are posted to; client-written, tracker.
+    Webhook,
     /// The terms of a service's leaders; written by whoever takes over.
     Term,
 }
 
 impl Aggregate {
     /// All kinds, in the order of this table.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Experiment,
         Self::Run,
         Self::Job,
@@ -64,6 +66,7 @@ impl Aggregate {
         Self::Principal,
         Self::Token,
         Self::Subscription,
+        Self::Webhook,
         Self::Term,
     ];
 
@@ -86,6 +89,7 @@ impl Aggregate {
             Self::Principal => "principal",
             Self::Token => "token",
             Self::Subscription => "subscription",
+            Self::Webhook => "webhook",
             Self::Term => "term",
         }
     }
@@ -93,7 +97,7 @@ impl Aggregate {
     /// The service that owns the aggregate's facts; for a term, any service its own.
     pub const fn owner(self) -> &'static str {
         match self {
-            Self::Experiment | Self::Run => "tracker",
+            Self::Experiment | Self::Run | Self::Webhook => "tracker",
             Self::Job | Self::JobRequest | Self::Queue => "scheduler",
             Self::Attempt => "executor",
             Self::Node | Self::NodeRequest => "gpu-inventory",
@@ -118,7 +122,8 @@ impl Aggregate {
             | Self::Project
             | Self::Principal
             | Self::Token
-            | Self::Subscription => true,
+            | Self::Subscription
+            | Self::Webhook => true,
             Self::Job | Self::Attempt | Self::Node | Self::Trial | Self::Term => false,
         }
     }
@@ -236,6 +241,11 @@ impl Subject {
         Self::new(project, Aggregate::Subscription, name)
     }
 
+    /// A webhook of a project.
+    pub fn webhook(project: &ProjectName, name: &WebhookName) -> Self {
+        Self::new(project, Aggregate::Webhook, name)
+    }
+
     /// The terms of a service.
     pub fn term(service: &ServiceName) -> Self {
         Self::platform(Aggregate::Term, service)
@@ -271,6 +281,7 @@ impl Subject {
             | Aggregate::Principal
             | Aggregate::Token
             | Aggregate::Subscription
+            | Aggregate::Webhook
             | Aggregate::Term => None,
         }
     }
@@ -317,6 +328,11 @@ impl Subject {
         if self.aggregate == Aggregate::Token { TokenId::parse(&self.id).ok() } else { None }
     }
 
+    /// The webhook this is about.
+    pub fn webhook_name(&self) -> Option<WebhookName> {
+        if self.aggregate == Aggregate::Webhook { WebhookName::parse(&self.id).ok() } else { None }
+    }
+
     /// The model this is about, for models and their versions.
     pub fn model_id(&self) -> Option<ModelId> {
         match self.aggregate {
@@ -354,6 +370,7 @@ impl Subject {
             Aggregate::Run | Aggregate::Job | Aggregate::JobRequest => RunId::parse(&self.id).is_ok(),
             Aggregate::Attempt => AttemptId::parse(&self.id).is_ok(),
             Aggregate::Queue => QueueName::parse(&self.id).is_ok(),
+            Aggregate::Webhook => WebhookName::parse(&self.id).is_ok(),
             Aggregate::Node | Aggregate::NodeRequest => NodeName::parse(&self.id).is_ok(),
             Aggregate::Model => ModelId::parse(&self.id).is_ok(),
             Aggregate::ModelVersion => ModelVersionId::parse(&self.id).is_ok(),
@@ -413,6 +430,7 @@ mod tests {
             Subject::sweep(&project, sweep),
             Subject::trial(&project, TrialId { sweep, trial: footplate_types::TrialNumber(1) }),
         ];
+        subjects.push(Subject::webhook(&project, &WebhookName::parse("ci").unwrap()));
         subjects.extend([Subject::project(&project), Subject::token(TokenId::from_bytes([5; 16]))]);
         subjects.push(Subject::subscription(&project, &SubscriptionName::parse("serving").unwrap()));
         subjects.push(Subject::principal(&PrincipalId::parse("user:ada").unwrap()).unwrap());

@@ -156,6 +156,9 @@ macro_rules! concat_type {
     (Subscription, $verb:literal, $version:literal) => {
         concat!("footplate.subscription.", $verb, ".v", $version)
     };
+    (Webhook, $verb:literal, $version:literal) => {
+        concat!("footplate.webhook.", $verb, ".v", $version)
+    };
     (Term, $verb:literal, $version:literal) => {
         concat!("footplate.term.", $verb, ".v", $version)
     };
@@ -189,6 +192,12 @@ events! {
     RunArtifactsLogged = Run, "artifacts-logged", 1, read by "tracker, registry";
     RunFinished = Run, "finished", 1, read by "tracker";
     RunSealed = Run, "sealed", 1, read by "tracker, sweep, registry, gates and whoever waits";
+
+    WebhookCreated = Webhook, "created", 1, read by "tracker";
+    WebhookReplayed = Webhook, "replayed", 1, read by "tracker";
+    WebhookPaused = Webhook, "paused", 1, read by "tracker, whoever sees to the webhook";
+    WebhookResumed = Webhook, "resumed", 1, read by "tracker";
+    WebhookDeleted = Webhook, "deleted", 1, read by "tracker";
 
     QueueConfigured = Queue, "configured", 1, read by "scheduler";
 

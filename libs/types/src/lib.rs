@@ -20,7 +20,7 @@ pub use id::{
 pub use invalid::Invalid;
 pub use name::{
     AliasName, ArtifactPath, DisplayName, MetricName, ModelName, NodeName, PRINCIPAL_FORMS, ParamKey, PrincipalId, PrincipalKind,
-    ProjectName, QueueName, ServiceName, SubscriptionName,
+    ProjectName, QueueName, ServiceName, SubscriptionName, WebhookName,
 };
 pub use resource::{ByteSize, Gpu, GpuModel, GpuUuid, Millis, NodeShape, NvlinkIsland, SlotIndex};
 pub use role::Role;

@@ -72,6 +72,10 @@ name! {
     SubscriptionName, "subscription", SLUG, check_slug
 }
 name! {
+    /// A webhook of a project: a slug.
+    WebhookName, "webhook", SLUG, check_slug
+}
+name! {
     /// A service of the platform (`scheduler`, `tracker`, ...): a slug.
     ServiceName, "service", SLUG, check_slug
 }

@@ -468,6 +468,24 @@ fn access_events() -> Vec<(Subject, Event)> {
     of_project.chain(of_principal).chain(of_token).chain(of_subscription).collect()
 }
 
+fn webhook_events() -> Vec<(Subject, Event)> {
+    let events: Vec<Event> = vec![
+        WebhookCreated {
+            url: "https://example.org/hooks/models".to_owned(),
+            types: vec!["footplate.model.".to_owned(), "footplate.run.sealed".to_owned()],
+            from: 1_042,
+            secret: digest("fpwh_secret"),
+        }
+        .into(),
+        WebhookReplayed { from: 17 }.into(),
+        WebhookPaused { sequence: 1_044, reason: "not taken for 24h: status 500".to_owned() }.into(),
+        WebhookResumed { reason: "mended".to_owned() }.into(),
+        WebhookDeleted { reason: "moved".to_owned() }.into(),
+    ];
+    let subject = Subject::webhook(&project(), &name(WebhookName::parse, "models"));
+    events.into_iter().map(|event| (subject.clone(), event)).collect()
+}
+
 pub(crate) fn samples() -> Vec<(Subject, Event)> {
     [
         other_events(),
@@ -479,6 +497,7 @@ pub(crate) fn samples() -> Vec<(Subject, Event)> {
         model_events(),
         sweep_events(),
         access_events(),
+        webhook_events(),
     ]
     .concat()
 }

@@ -105,7 +105,12 @@ impl Run {
             | Event::TokenCreated(_)
             | Event::TokenRevoked(_)
             | Event::SubscriptionCreated(_)
-            | Event::SubscriptionDeleted(_) => {}
+            | Event::SubscriptionDeleted(_)
+            | Event::WebhookCreated(_)
+            | Event::WebhookReplayed(_)
+            | Event::WebhookPaused(_)
+            | Event::WebhookResumed(_)
+            | Event::WebhookDeleted(_) => {}
         }
     }
 

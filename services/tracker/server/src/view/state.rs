@@ -223,6 +223,7 @@ impl Evolve for State {
             | Aggregate::Principal
             | Aggregate::Token
             | Aggregate::Subscription
+            | Aggregate::Webhook
             | Aggregate::Term => {}
         }
         self.fold_experiment(recorded);
