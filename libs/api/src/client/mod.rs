@@ -74,6 +74,7 @@ services! {
     sweeps: sweep_service_client::SweepServiceClient;
     tokens: token_service_client::TokenServiceClient;
     tracker_views: tracker_view_service_client::TrackerViewServiceClient;
+    webhooks: webhook_service_client::WebhookServiceClient;
 }
 
 impl Client {

@@ -61,6 +61,7 @@ reasons! {
     VERSION_NOT_FOUND: NotFound, "the model has no such version, or none in that stage", "list the model's versions";
     ALIAS_NOT_FOUND: NotFound, "the model has no such alias", "show the model: it lists its aliases";
     SWEEP_NOT_FOUND: NotFound, "no such sweep in this project", "list the project's sweeps; an id may be given by a unique prefix";
+    WEBHOOK_NOT_FOUND: NotFound, "no such webhook in this project", "list the project's webhooks: `footplate webhook list`";
     SERIES_NOT_FOUND: NotFound, "the run has no metric of this name", "list the run's latest values";
 
     IDEMPOTENCY_KEY_REUSED: Conflict, "the request id was used before with another body", "use a fresh request id, or send the same body";
@@ -98,6 +99,7 @@ reasons! {
     PLATFORM_DENIED: Denied, "it belongs to no project, and the caller may not do it", "ask an admin of the platform: `footplate project show _` names them";
     OWN_ACCESS: Denied, "nobody takes from themselves what only an admin can give back", "ask another admin of the platform";
     OWN_PROPOSAL: Denied, "nobody approves what they proposed themselves, unless they are the project's only member", "ask another member to approve it";
+    WEBHOOK_ADDRESS_DENIED: Denied, "the webhook's address is inside the platform's own network", "name a public address, or ask the operator to allow this one: `webhooks.allow-inside`";
     NODE_DENIED: Denied, "a node spoke for a run that is not placed on it", "look whether two nodes share a name";
 
     QUOTA_EXCEEDED: Exhausted, "it asks for more than the queue's quota will ever allow", "ask for less, or raise the quota: `footplate queue set`";

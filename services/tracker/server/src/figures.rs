@@ -50,6 +50,16 @@ pub(crate) struct Figures {
     pub gone_aggregates: Gauge,
     /// Events of theirs.
     pub gone_events: Gauge,
+    /// Events that webhooks have taken.
+    pub webhook_deliveries: Counter,
+    /// Tries of events that webhooks have not taken.
+    pub webhook_failures: Counter,
+    /// Of those, tries that were not sent because the address is inside.
+    pub webhook_denied: Counter,
+    /// Webhooks that were paused because an event was not taken for too long.
+    pub webhooks_paused: Counter,
+    /// Webhooks that this instance sends for.
+    pub webhooks_sending: Gauge,
 }
 
 impl Figures {
@@ -72,12 +82,17 @@ impl Figures {
             counter("sealed_incomplete", "Runs sealed incomplete", &figures.sealed_incomplete);
             counter("conflicts", "Appends that another event came before", &figures.conflicts);
             counter("archive_failures", "Looks of the archiver that failed", &figures.archive_failures);
+            counter("webhook_deliveries", "Events that webhooks have taken", &figures.webhook_deliveries);
+            counter("webhook_failures", "Tries of events that webhooks have not taken", &figures.webhook_failures);
+            counter("webhook_denied", "Tries of webhooks whose address is inside", &figures.webhook_denied);
+            counter("webhooks_paused", "Webhooks paused because an event was not taken", &figures.webhooks_paused);
             let mut gauge = |name: &str, help: &str, gauge: &Gauge| registry.register(name, help, gauge.clone());
             gauge("archived_position", "Ledger sequence up to which everything stands in segments", &figures.archived_position);
             gauge("archived_segments", "Segments of the ledger in the object store", &figures.archived_segments);
             gauge("archived_bytes", "Bytes of those segments", &figures.archived_bytes);
             gauge("gone_aggregates", "Aggregates that have left the broker, or are about to", &figures.gone_aggregates);
             gauge("gone_events", "Events of theirs", &figures.gone_events);
+            gauge("webhooks_sending", "Webhooks that this instance sends for", &figures.webhooks_sending);
             registry.register("view_position", "Ledger sequence of the view", figures.view_position.clone());
             registry.register("metrics_position", "METRICS sequence up to which everything is stored", figures.metrics_position.clone());
             registry.register("open_runs", "Runs that wait for their seal or their config", figures.open_runs.clone());

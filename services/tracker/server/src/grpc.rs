@@ -1,4 +1,4 @@
-//! The tracker's seven gRPC services: each reads its request, asks the parts, and writes the answer. Nothing is decided here.
+//! The tracker's gRPC services but that of webhooks: each reads its request, asks the parts, and writes the answer. Nothing is decided here.
 
 mod artifacts;
 mod blobs;
@@ -27,13 +27,13 @@ use tonic::{Request, Status};
 const PAGE_MAX: usize = 1_000;
 
 /// The project of a request; where it names none, the one of the call's header.
-fn project_of<T>(request: &Request<T>, named: &str) -> Result<ProjectName, Refusal> {
+pub(crate) fn project_of<T>(request: &Request<T>, named: &str) -> Result<ProjectName, Refusal> {
     let name = if named.is_empty() { footplate_api::server::project(request).unwrap_or_default() } else { named };
     footplate_api::server::named_project(name)
 }
 
 /// Who calls; a server without an authenticator (tests) knows everyone as `anonymous`.
-fn actor_of<T>(request: &Request<T>) -> PrincipalId {
+pub(crate) fn actor_of<T>(request: &Request<T>) -> PrincipalId {
     let anonymous = || PrincipalId::parse("anonymous").expect("a literal that is valid");
     footplate_api::server::principal(request).unwrap_or_else(|_| anonymous())
 }

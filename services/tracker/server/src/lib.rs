@@ -1,7 +1,8 @@
-//! The shell of the tracker: records runs, stores metrics, seals, searches, shows the ledger.
+//! The shell of the tracker: records runs, stores metrics, seals, searches, shows the ledger, posts events to webhooks.
 //!
 //! It holds nothing that the ledger, the series store and the object store do not: its view is folded from the ledger and may be thrown
-//! away. It never decides anything about compute, and never talks to another service.
+//! away. It never decides anything about compute, and never talks to another
+//! service; of the world outside it reaches only what webhooks name and is not inside.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod error;
@@ -10,6 +11,7 @@ mod grpc;
 mod leader;
 mod metrics;
 mod view;
+mod webhooks;
 mod write;
 
 use crate::figures::Figures;
@@ -17,12 +19,13 @@ use crate::grpc::{Artifacts, BlobDoor, Events, Experiments, MetricDoor, Runs, Vi
 use crate::leader::{Leading, Work};
 use crate::metrics::{Consumer, Ingest, Publisher, Reads};
 use crate::view::{File, State, View};
+use crate::webhooks::Desk;
 use crate::write::Writer;
 use footplate_api::server::ServerParts;
 use footplate_api::v1::{
     artifact_service_server::ArtifactServiceServer, blob_service_server::BlobServiceServer, event_service_server::EventServiceServer,
     experiment_service_server::ExperimentServiceServer, metric_service_server::MetricServiceServer, run_service_server::RunServiceServer,
-    tracker_view_service_server::TrackerViewServiceServer,
+    tracker_view_service_server::TrackerViewServiceServer, webhook_service_server::WebhookServiceServer,
 };
 use footplate_blobs::Blobs;
 use footplate_clock::SharedClock;
@@ -41,6 +44,8 @@ use tokio_util::sync::CancellationToken;
 
 pub use crate::metrics::{ConsumerConfig, Reached};
 pub use crate::view::{FileError, SCHEMA};
+pub use crate::webhooks::{AllowedInside, Lookup, WebhookConfig, WebhookKey};
+pub use footplate_tracker_core::RetryPolicy as WebhookRetry;
 
 /// The largest message that the doors for bytes take.
 const MESSAGE_BYTES_MAX: usize = 8 << 20;
@@ -75,6 +80,8 @@ pub struct Config {
     pub consumer: ConsumerConfig,
     /// The archive of the ledger, which the leader writes; absent to leave the whole ledger to the broker.
     pub archive: Option<(Archive, ArchiveConfig)>,
+    /// How webhooks are sent.
+    pub webhooks: WebhookConfig,
 }
 
 impl Config {
@@ -93,6 +100,7 @@ impl Config {
             sessions_max: 20_000,
             consumer: ConsumerConfig::default(),
             archive: None,
+            webhooks: WebhookConfig::default(),
         }
     }
 }
@@ -109,6 +117,9 @@ pub enum StartError {
     /// The ledger cannot be read.
     #[error(transparent)]
     Ledger(#[from] ReadError),
+    /// Webhooks cannot be sent.
+    #[error("webhooks cannot be sent: {0}")]
+    Webhooks(String),
 }
 
 /// Opens the embedded series store of a folder. One tracker may have it open: a second is told so.
@@ -132,6 +143,7 @@ pub struct Handle {
     blobs: BlobDoor,
     events: Events,
     views: Views,
+    webhooks: Desk,
     live: Live<State>,
     stored: watch::Receiver<Reached>,
 }
@@ -150,6 +162,7 @@ impl Handle {
             .service(blobs)
             .service(EventServiceServer::new(self.events.clone()))
             .service(TrackerViewServiceServer::new(self.views.clone()))
+            .service(WebhookServiceServer::new(self.webhooks.clone()))
     }
 
     /// The ledger sequence that the view stands at, as it moves.
@@ -206,6 +219,8 @@ pub async fn start(
         let keeping = leader::archive::keep(archive, archiving, figures.clone(), stands.clone(), token.clone());
         context.supervisor.spawn_infallible("archive of the ledger", keeping);
     }
+    let sending = (&figures, stands.clone());
+    let (desk, hooks) = webhooks::start(config, ledger, &blobs, clock, sending, context).map_err(StartError::Webhooks)?;
     let work = Work {
         writer: writer.clone(),
         broker: ledger.broker().clone(),
@@ -224,7 +239,8 @@ pub async fn start(
         artifacts: Artifacts::new(view.clone(), writer, blobs.clone()),
         blobs: BlobDoor::new(blobs, config.upload_max),
         events: Events::new(view.clone(), token.clone()),
-        views: Views::new(view),
+        views: Views::new(view, hooks),
+        webhooks: desk,
         live,
         stored: consumer.stored(),
     })

@@ -12,4 +12,5 @@ mod seals;
 mod search;
 mod shared;
 mod views;
+mod webhooks;
 mod world;

@@ -32,8 +32,9 @@ async fn a_rebuilt_view_is_equal_and_a_planted_difference_is_found_and_named() {
     let mut world = World::new().await;
     let run = busy(&world).await;
     let views = verify(&world).await;
-    assert_eq!(views.iter().map(|view| view.view.as_str()).collect::<Vec<_>>(), ["runs", "experiments", "artifacts"]);
-    assert!(views.iter().all(|view| view.equal && view.difference.is_empty() && view.events > 5), "{views:?}");
+    assert_eq!(views.iter().map(|view| view.view.as_str()).collect::<Vec<_>>(), ["runs", "experiments", "artifacts", "webhooks"]);
+    assert!(views.iter().all(|view| view.equal && view.difference.is_empty()), "{views:?}");
+    assert!(views[..3].iter().all(|view| view.events > 5), "{views:?}");
     assert_ne!(views[0].living, views[1].living);
     world.tracker.take().unwrap().stop().await;
     let file = rusqlite::Connection::open(world.folder.path().join("view/tracker-view.sqlite")).unwrap();
