@@ -92,6 +92,9 @@ pub enum Verb {
     /// Events of the ledger
     #[command(subcommand)]
     Event(EventVerb),
+    /// A project's events, posted to an address and signed
+    #[command(subcommand)]
+    Webhook(WebhookVerb),
     /// Projects, and who has which role in them
     #[command(subcommand)]
     Project(ProjectVerb),
@@ -248,6 +251,25 @@ pub enum EventVerb {
     Tail(commands::event::tail::Args),
     /// Show one event whole
     Show(commands::event::show::Args),
+}
+
+/// Verbs of `webhook`.
+#[derive(Debug, Subcommand)]
+pub enum WebhookVerb {
+    /// Have the project's events posted to an address
+    Create(commands::webhook::create::Args),
+    /// List the project's webhooks
+    List(commands::webhook::list::Args),
+    /// Show a webhook and its newest deliveries
+    Show(commands::webhook::show::Args),
+    /// Post a test event at once
+    Test(commands::webhook::test::Args),
+    /// Send again from a sequence on
+    Replay(commands::webhook::replay::Args),
+    /// Send again after a pause
+    Resume(commands::webhook::resume::Args),
+    /// Take a webhook away
+    Delete(commands::webhook::delete::Args),
 }
 
 /// Verbs of `project`.

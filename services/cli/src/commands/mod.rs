@@ -26,13 +26,14 @@ pub mod sweep;
 pub mod token;
 pub mod up;
 pub mod user;
+pub mod webhook;
 pub mod whoami;
 pub mod why;
 
 use crate::{
     args::{
         ArtifactVerb, Cli, ContextVerb, EventVerb, JobVerb, ModelVerb, NatsVerb, NodeVerb, ProjectVerb, QueueVerb, RunVerb,
-        SubscriptionVerb, SweepVerb, TokenVerb, UserVerb, Verb,
+        SubscriptionVerb, SweepVerb, TokenVerb, UserVerb, Verb, WebhookVerb,
     },
     context::Context,
     output::{Exit, Failure, Format},
@@ -140,6 +141,15 @@ pub async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
             SubscriptionVerb::Create(args) => subscription::create::run(args, ctx).await,
             SubscriptionVerb::List(args) => subscription::list::run(args, ctx).await,
             SubscriptionVerb::Delete(args) => subscription::delete::run(args, ctx).await,
+        },
+        Verb::Webhook(verb) => match verb {
+            WebhookVerb::Create(args) => webhook::create::run(args, ctx).await,
+            WebhookVerb::List(args) => webhook::list::run(args, ctx).await,
+            WebhookVerb::Show(args) => webhook::show::run(args, ctx).await,
+            WebhookVerb::Test(args) => webhook::test::run(args, ctx).await,
+            WebhookVerb::Replay(args) => webhook::replay::run(args, ctx).await,
+            WebhookVerb::Resume(args) => webhook::resume::run(args, ctx).await,
+            WebhookVerb::Delete(args) => webhook::delete::run(args, ctx).await,
         },
         Verb::Login(args) => login::run(args, ctx).await,
         Verb::Whoami(args) => whoami::run(args, ctx).await,

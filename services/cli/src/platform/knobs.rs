@@ -178,6 +178,24 @@ pub const BOOTSTRAP: Knob<String> = Knob::new(
     "file that vouches for the first admin, service:bootstrap, and for nodes: a line each, a token and whose it is; read when the registry starts",
 );
 
+/// What the secrets of webhooks are derived from.
+pub const WEBHOOKS_KEY: Knob<String> = Knob::new(
+    "webhooks.key",
+    "",
+    "what the secrets of webhooks are derived from, the same for all trackers; empty: the file webhook-key in the data folder, made at the first start",
+)
+.secret()
+.only(|key| key.is_empty() || key.len() >= 32, "32 or more characters, as `openssl rand -hex 32` gives");
+/// What webhooks may reach although it is inside.
+pub const WEBHOOKS_ALLOW_INSIDE: Knob<String> = Knob::new(
+    "webhooks.allow-inside",
+    "",
+    "blocks of addresses inside that webhooks may reach all the same, such as 10.1.0.0/16,fd00::/8; empty: none",
+);
+/// How long webhooks try.
+pub const WEBHOOKS_GIVE_UP: Knob<Duration> =
+    Knob::new("webhooks.give-up", "24h", "how long a webhook tries to deliver one event before it is paused");
+
 /// All of them.
 pub const ALL: &[&dyn AnyKnob] = &[
     &DATA,
@@ -230,6 +248,9 @@ pub const ALL: &[&dyn AnyKnob] = &[
     &BLOBS_SECRET_KEY,
     &BLOBS_RETRY,
     &BOOTSTRAP,
+    &WEBHOOKS_KEY,
+    &WEBHOOKS_ALLOW_INSIDE,
+    &WEBHOOKS_GIVE_UP,
 ];
 
 /// What a shell has for its own calls: whose they are, and where to. `FOOTPLATE_TOKEN` would else be taken for a slip of `FOOTPLATE_TOKENS`.

@@ -86,6 +86,9 @@ pub enum StartError {
     /// The series store in a cluster is not to be used like this: its address, credentials, schema.
     #[error("{0}")]
     SeriesRefused(String),
+    /// A setting that cannot be used.
+    #[error("{0}")]
+    Setting(String),
     /// The service itself.
     #[error("the {service} did not start: {reason}")]
     Service {
@@ -102,6 +105,7 @@ impl StartError {
         match self {
             Self::SeriesAway(_) => Exit::Unavailable,
             Self::SeriesRefused(_) => Exit::Refused,
+            Self::Setting(_) => Exit::Usage,
             Self::Objects { exit, .. } => *exit,
             Self::Series { .. } | Self::Service { .. } => Exit::Failed,
         }

@@ -1,6 +1,7 @@
 //! Tracker and scheduler, from the settings.
 
 use super::knobs;
+use super::principals::local_token;
 use super::services::{StartError, Wiring};
 use super::snapshots::snapshots;
 use footplate_api::server::ServerParts;
@@ -13,6 +14,8 @@ use footplate_series::{
     scylla::{Address, Scylla},
 };
 use footplate_service::Context;
+use footplate_service::config::Config;
+use footplate_tracker_server::{AllowedInside, WebhookConfig, WebhookKey};
 use footplate_types::Millis;
 use std::path::Path;
 use std::sync::Arc;
@@ -54,9 +57,23 @@ pub(super) async fn tracker(
     tracker.seal_deadline = config.get(&knobs::SEAL_WITHIN);
     tracker.wait = config.get(&knobs::READ_WAIT);
     tracker.archive = Some((archive.clone(), super::segments::archiving(config)));
+    tracker.webhooks = webhooks(config, wiring.data)?;
     let started = footplate_tracker_server::start(&tracker, ledger, series, blobs.clone(), clock, context).await;
     let handle = started.map_err(|error| StartError::Service { service: "tracker", reason: error.to_string() })?;
     Ok(handle.parts(parts))
+}
+
+/// How webhooks are sent.
+fn webhooks(config: &Config, data: &Path) -> Result<WebhookConfig, StartError> {
+    let wrong = |reason: String| StartError::Setting(reason);
+    let key = match config.get(&knobs::WEBHOOKS_KEY) {
+        key if key.is_empty() => local_token(&data.join("webhook-key")).map_err(wrong)?,
+        key => key,
+    };
+    let allowed_inside = AllowedInside::parse(&config.get(&knobs::WEBHOOKS_ALLOW_INSIDE)).map_err(|invalid| wrong(invalid.to_string()))?;
+    let mut webhooks = WebhookConfig { key: WebhookKey::new(&key), allowed_inside, ..WebhookConfig::default() };
+    webhooks.retry.give_up = Millis(u64::try_from(config.get(&knobs::WEBHOOKS_GIVE_UP).as_millis()).unwrap_or(u64::MAX));
+    Ok(webhooks)
 }
 
 /// The series store in the data folder.

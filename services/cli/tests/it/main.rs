@@ -27,3 +27,4 @@ mod sweep;
 mod trace;
 mod up;
 mod verbs;
+mod webhooks;
