@@ -49,9 +49,14 @@ pub(super) async fn lead(office: Office, mut standing: watch::Receiver<Standing>
     }
 }
 
-/// Keeps a sender for each webhook that is to send. Ends with the view.
+/// Keeps a sender for each webhook that is to send, from the moment on that the view has read what stands in the ledger. Ends with the view.
 async fn keep(office: &Office, stint: &CancellationToken, senders: &mut BTreeMap<Key, Running>) {
     let live = &office.shell.live;
+    // A view that is still being read knows webhooks that were deleted, paused or replayed since: what those would send is not to be sent.
+    let waits = |why: String| tracing::debug!(why, "webhooks wait for their view");
+    if !live.caught_up(&office.ledger, waits, stint).await {
+        return;
+    }
     let mut positions = live.changes();
     let mut looked = None;
     loop {

@@ -264,8 +264,43 @@ async fn after_a_restart_it_goes_on_and_nothing_is_lost() {
 }
 
 #[tokio::test]
+async fn another_tracker_goes_on_where_the_leader_stopped_and_knows_what_came_meanwhile() {
+    let mut world = local().await;
+    let (receiver, deleted) = (Receiver::taking().await, Receiver::taking().await);
+    let types = ["footplate.run.created"];
+    let made = world.hook("ci", &receiver.url(), &types, 0).await.unwrap();
+    world.hook("gone", &deleted.url(), &types, 0).await.unwrap();
+    // A second one over the same ledger and objects, with a series store of its own.
+    let folder = world.folder.path().join("second");
+    let mut config = world.config.clone();
+    (config.instance, config.folder) = ("test-2/1".to_owned(), Some(folder.join("view")));
+    let series = footplate_tracker_server::open_series(&folder.join("series")).await.unwrap();
+    let second = Tracker::start_over(series, &config, &world.ledger, world.folder.path()).await;
+    for n in 0..5 {
+        world.create(&format!("{n}")).await;
+    }
+    let before = world.wanted(types[0], made.from_sequence).await;
+    receiver.took(before[4]).await;
+    deleted.took(before[4]).await;
+    // Written down, so that the stop finds nothing under way.
+    eventually(SOON, "the log", || async { (world.shown("ci").await.deliveries.len() == 5).then_some(()) }).await;
+    // Asked of the one that does not send: any instance answers.
+    let asked = v1::DeleteWebhookRequest { project: PROJECT.into(), name: "gone".into(), ..Default::default() };
+    second.client.once(second.client.webhooks().delete_webhook(asked)).await.unwrap();
+    world.tracker.take().unwrap().stop().await;
+    world.tracker = Some(second);
+    for n in 5..10 {
+        world.create(&format!("{n}")).await;
+    }
+    let wanted = world.wanted(types[0], made.from_sequence).await;
+    receiver.took(wanted[9]).await;
+    assert_eq!(receiver.sequences(), wanted, "a leader that stops writes down how far it came: each once");
+    assert_eq!(deleted.sequences(), before);
+}
+
+#[tokio::test]
 async fn a_replay_sends_again_from_a_sequence_and_a_deleted_webhook_sends_nothing() {
-    let (world, receiver) = (local().await, Receiver::taking().await);
+    let (mut world, receiver) = (local().await, Receiver::taking().await);
     let types = ["footplate.run.created"];
     for n in 0..4 {
         world.create(&format!("{n}")).await;
@@ -281,7 +316,7 @@ async fn a_replay_sends_again_from_a_sequence_and_a_deleted_webhook_sends_nothin
         from_sequence,
         request_id: request_id.into(),
     };
-    let client = world.client();
+    let client = world.client().clone();
     let sequence = client.once(client.webhooks().replay_webhook(replay(wanted[1], "again"))).await.unwrap().sequence;
     let repeat = client.once(client.webhooks().replay_webhook(replay(wanted[1], "again"))).await.unwrap().sequence;
     assert_eq!(sequence, repeat, "one key, one replay");
@@ -301,6 +336,10 @@ async fn a_replay_sends_again_from_a_sequence_and_a_deleted_webhook_sends_nothin
     world.create("after").await;
     last.wait(1).await;
     assert_eq!(receiver.got().len(), 5, "what is deleted sends nothing");
+    world.restart().await;
+    world.create("after the restart").await;
+    last.took(*world.wanted(types[0], 1).await.last().unwrap()).await;
+    assert_eq!(receiver.got().len(), 5, "not even while a start reads that it was made");
 }
 
 #[tokio::test]
