@@ -5,6 +5,8 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+#[cfg(feature = "certificates")]
+mod authority;
 mod cassandra;
 mod eventually;
 mod golden;
@@ -18,6 +20,8 @@ mod slept;
 mod spawner;
 mod tools;
 
+#[cfg(feature = "certificates")]
+pub use authority::{Authority, CertificateFiles};
 pub use cassandra::{CassandraServer, Keyspace, cassandra};
 pub use eventually::{Late, eventually, try_eventually};
 pub use golden::golden;

@@ -6,6 +6,7 @@ use std::fmt;
 use footplate_service::Exit;
 use tonic::{Code, Status};
 
+use super::tls;
 use crate::refusal::{Kind, Refusal, code_name, reason, wire};
 
 /// A call that failed: what kind, why, and what to do next.
@@ -43,8 +44,19 @@ impl ApiError {
                 advice: take("next"),
             };
         }
+        if let Some(told) = tls::told(status, address) {
+            return told;
+        }
         match status.code() {
             Code::Unavailable => Refusal::new(&reason::UNREACHABLE, format!("cannot reach {address}: {}", root_cause(status))).into(),
+            // It was reached, and the connection ended before an answer: so does a port within TLS that is spoken to in the clear.
+            Code::Unknown if status.source().is_some_and(|source| source.is::<tonic::transport::Error>()) => {
+                let told = format!("the connection to {address} ended without an answer: {}", root_cause(status));
+                let refusal = Refusal::new(&reason::UNREACHABLE, told);
+                let in_the_clear = !address.trim_start().starts_with("https://");
+                let speaks = "ask again; if the platform speaks TLS there, write https:// before the address";
+                if in_the_clear { refusal.next(speaks) } else { refusal.next("ask again in a moment") }.into()
+            }
             // The client's own clock: tonic calls it cancelled.
             Code::Cancelled if status.message().contains("imeout expired") => late(address),
             Code::DeadlineExceeded => late(address),
@@ -71,7 +83,9 @@ impl ApiError {
 
     /// Whether the same call may succeed in a moment.
     pub fn is_worth_another_try(&self) -> bool {
-        self.kind == Kind::Unavailable
+        // A server that cannot be trusted will not be in a moment either.
+        let untrusted = [&reason::CERTIFICATE_UNTRUSTED, &reason::CERTIFICATE_NAME, &reason::CERTIFICATE_EXPIRED, &reason::TLS_FAILED];
+        self.kind == Kind::Unavailable && !untrusted.iter().any(|reason| reason.word == self.reason)
     }
 }
 

@@ -5,6 +5,7 @@
 mod error;
 mod identity;
 mod target;
+mod tls;
 
 use std::future::Future;
 use std::time::Duration;
@@ -81,9 +82,10 @@ impl Client {
     /// A client of `target`. It connects at the first call, and again after a break. Call it inside a runtime.
     ///
     /// # Errors
-    /// When the address, token or project cannot be used.
+    /// When the address, token, project or file of authorities cannot be used.
     pub fn connect(target: Target) -> Result<Self, ApiError> {
-        let channel = target.endpoint()?.connect_lazy();
+        let endpoint = target.endpoint()?;
+        let channel = if target.speaks_tls() { tls::connect(&endpoint, target.ca.as_deref())? } else { endpoint.connect_lazy() };
         let identity = Identity::of(&target)?;
         Ok(Self { connection: InterceptedService::new(channel, identity), target })
     }

@@ -114,6 +114,10 @@ reasons! {
     STARTING: Unavailable, "the service is reading the ledger and cannot answer yet", "ask again in a moment";
     STOPPING: Unavailable, "the service is stopping", "ask again: another instance, or this one when it is back";
     UNREACHABLE: Unavailable, "nothing answers at the address", "start the platform with `footplate up`, or set FOOTPLATE_ADDR";
+    CERTIFICATE_UNTRUSTED: Unavailable, "the server's certificate leads to no authority that is trusted here", "name the platform's own authority with --ca FILE or FOOTPLATE_CA; whoever runs the platform has the file";
+    CERTIFICATE_NAME: Unavailable, "the server's certificate is for another name than the one it was called by", "call it by a name of its certificate, or have one made that names it";
+    CERTIFICATE_EXPIRED: Unavailable, "the server's certificate is not valid at this time", "see whether this machine's clock is right, else ask whoever runs the platform to renew the certificate";
+    TLS_FAILED: Unavailable, "no connection within TLS could be agreed on", "look whether the address and its port are the platform's";
     NO_LEADER: Unavailable, "no instance of the service leads now, so nothing is decided", "ask again in a moment";
 
     VIEW_BEHIND: DeadlineExceeded, "the view did not reach the sequence that was asked for in time", "ask again: it is still reading";

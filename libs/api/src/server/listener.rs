@@ -5,17 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use footplate_service::Shutdown;
+use futures::future::join_all;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_rustls::TlsAcceptor;
 use tonic::transport::server::TcpConnectInfo;
 use tower::ServiceExt;
 
-use super::ServerParts;
 use super::front::Front;
+use super::{ServerParts, ServerTls};
 
 /// Connections served at once; further ones wait in the system's queue.
 const MAX_CONNECTIONS: usize = 4_096;
@@ -27,41 +30,66 @@ const HEADER_DEADLINE: Duration = Duration::from_secs(15);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 /// How long it may take to answer that.
 const KEEP_ALIVE_DEADLINE: Duration = Duration::from_secs(20);
+/// TLS handshakes under way at once; further ones wait within their deadline.
+const MAX_HANDSHAKES: usize = 512;
+/// How long a TLS handshake may take.
+const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 /// How long accepting rests when the system has no handles left.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
+
+/// A port to serve on.
+#[derive(Debug)]
+pub struct Port {
+    listener: TcpListener,
+    tls: Option<(ServerTls, Duration)>,
+}
+
+impl Port {
+    /// A port that speaks HTTP in the clear.
+    pub fn plain(listener: TcpListener) -> Self {
+        Self { listener, tls: None }
+    }
+
+    /// A port that speaks HTTP within TLS alone, and looks at the certificate's files again every so often.
+    pub fn tls(listener: TcpListener, tls: ServerTls, reread_every: Duration) -> Self {
+        Self { listener, tls: Some((tls, reread_every)) }
+    }
+}
+
+/// [`serve_ports`] on one port in the clear.
+///
+/// # Errors
+/// As there.
+pub async fn serve(listener: TcpListener, parts: ServerParts, shutdown: Shutdown) -> io::Result<()> {
+    serve_ports(vec![Port::plain(listener)], parts, shutdown).await
+}
 
 /// Serves until a stop is asked for; then takes no new connection, lets calls end, and cuts off what is left when the grace is over.
 ///
 /// # Errors
-/// Never for a single connection's fault; only when the listener itself cannot be used.
-pub async fn serve(listener: TcpListener, parts: ServerParts, shutdown: Shutdown) -> io::Result<()> {
+/// Never for a single connection's fault; only when a listener itself cannot be used.
+pub async fn serve_ports(ports: Vec<Port>, parts: ServerParts, shutdown: Shutdown) -> io::Result<()> {
     let (front, health) = parts.build();
     let graceful = GracefulShutdown::new();
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let accepting = async {
-        loop {
-            let place = places.clone().acquire_owned().await.expect("the semaphore is never closed");
-            match listener.accept().await {
-                Ok((stream, _)) => {
-                    let (front, watcher) = (front.clone(), graceful.watcher());
-                    tokio::spawn(async move {
-                        connection(stream, front, watcher).await;
-                        drop(place);
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "a connection was not accepted");
-                    tokio::time::sleep(ACCEPT_REST).await;
-                }
-            }
-        }
+    let doorway = Doorway {
+        front,
+        shutdown: shutdown.clone(),
+        places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+        handshakes: Arc::new(Semaphore::new(MAX_HANDSHAKES)),
     };
+    let rereading = join_all(ports.iter().filter_map(|port| port.tls.clone()).map(|(tls, every)| tls.follow(every)));
+    // Without a certificate there is none to read again, and that is no end.
+    let rereading = async {
+        rereading.await;
+        std::future::pending::<()>().await;
+    };
+    let accepting = join_all(ports.into_iter().map(|port| doorway.accept(port, &graceful)));
     tokio::select! {
         () = shutdown.requested() => {}
         () = health.follow() => {}
-        () = accepting => {}
+        () = rereading => {}
+        _ = accepting => {}
     }
-    drop(listener);
     tokio::select! {
         () = graceful.shutdown() => {}
         () = shutdown.over() => tracing::warn!("calls were cut off when the time to drain was over"),
@@ -69,10 +97,64 @@ pub async fn serve(listener: TcpListener, parts: ServerParts, shutdown: Shutdown
     Ok(())
 }
 
-async fn connection(stream: TcpStream, front: Front, watcher: Watcher) {
-    // Small answers go out at once; a socket that refuses this still works.
-    let _ = stream.set_nodelay(true);
-    let info = TcpConnectInfo { local_addr: stream.local_addr().ok(), remote_addr: stream.peer_addr().ok() };
+/// What every connection is let in by.
+#[derive(Clone)]
+struct Doorway {
+    front: Front,
+    shutdown: Shutdown,
+    places: Arc<Semaphore>,
+    handshakes: Arc<Semaphore>,
+}
+
+impl Doorway {
+    /// Takes connections of a port; never returns. The port is closed when it is dropped.
+    async fn accept(&self, port: Port, graceful: &GracefulShutdown) {
+        let acceptor = port.tls.as_ref().map(|(tls, _)| tls.acceptor());
+        loop {
+            let place = self.places.clone().acquire_owned().await.expect("the semaphore is never closed");
+            match port.listener.accept().await {
+                Ok((stream, _)) => {
+                    tokio::spawn(self.clone().connection(stream, acceptor.clone(), graceful.watcher(), place));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a connection was not accepted");
+                    tokio::time::sleep(ACCEPT_REST).await;
+                }
+            }
+        }
+    }
+
+    async fn connection(self, stream: TcpStream, acceptor: Option<TlsAcceptor>, watcher: Watcher, place: OwnedSemaphorePermit) {
+        // Small answers go out at once; a socket that refuses this still works.
+        let _ = stream.set_nodelay(true);
+        let info = TcpConnectInfo { local_addr: stream.local_addr().ok(), remote_addr: stream.peer_addr().ok() };
+        match acceptor {
+            None => converse(stream, info, self.front, watcher).await,
+            Some(acceptor) => {
+                // A handshake is no call that a stop would wait for.
+                let shaken = self.shutdown.or(tokio::time::timeout(HANDSHAKE_DEADLINE, shake_hands(&self.handshakes, acceptor, stream)));
+                match shaken.await {
+                    Some(Ok(Ok(stream))) => converse(stream, info, self.front, watcher).await,
+                    Some(Ok(Err(error))) => tracing::debug!(%error, peer = ?info.remote_addr, "a TLS handshake failed"),
+                    Some(Err(_)) => tracing::debug!(peer = ?info.remote_addr, "a TLS handshake took too long"),
+                    None => {}
+                }
+            }
+        }
+        drop(place);
+    }
+}
+
+async fn shake_hands(
+    places: &Semaphore,
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+) -> io::Result<impl AsyncRead + AsyncWrite + Unpin + Send + 'static> {
+    let _place = places.acquire().await.expect("the semaphore is never closed");
+    acceptor.accept(stream).await
+}
+
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, info: TcpConnectInfo, front: Front, watcher: Watcher) {
     let service = front.map_request(move |mut request: http::Request<hyper::body::Incoming>| {
         request.extensions_mut().insert(info.clone());
         request

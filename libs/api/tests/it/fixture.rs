@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use footplate_api::refusal::{Refusal, reason};
-use footplate_api::server::{ServerParts, deadline, principal, project, serve};
+use footplate_api::server::{Port, ServerParts, ServerTls, deadline, principal, project, serve_ports};
 use footplate_api::v1::event_service_server::{EventService, EventServiceServer};
 use footplate_api::v1::metric_service_server::{MetricService, MetricServiceServer};
 use footplate_api::v1::queue_service_server::{QueueService, QueueServiceServer};
@@ -17,7 +17,8 @@ use footplate_api::v1::{
 use footplate_service::{Metrics, Readiness, Shutdown};
 use footplate_types::PrincipalId;
 use serde_json::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
@@ -49,7 +50,16 @@ pub(crate) async fn start() -> Fixture {
 
 /// A server behind some gate.
 pub(crate) async fn start_behind(gate: impl FnOnce(ServerParts) -> ServerParts) -> Fixture {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    start_on(Port::plain, gate).await
+}
+
+/// A server within TLS, which looks at its certificate's files this often.
+pub(crate) async fn start_within(tls: ServerTls, reread_every: Duration) -> Fixture {
+    start_on(|listener| Port::tls(listener, tls, reread_every), |parts| parts.authenticator(|_| Ok("ada".parse::<PrincipalId>()?))).await
+}
+
+async fn start_on(port: impl FnOnce(TcpListener) -> Port, gate: impl FnOnce(ServerParts) -> ServerParts) -> Fixture {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (shutdown, readiness, metrics) = (Shutdown::new(Duration::from_secs(30)), Readiness::default(), Metrics::default());
     let pages = axum::Router::new().route("/", axum::routing::get(|| async { "the page" }));
@@ -61,7 +71,7 @@ pub(crate) async fn start_behind(gate: impl FnOnce(ServerParts) -> ServerParts) 
         .readiness(readiness.clone())
         .metrics(&metrics);
     let parts = gate(parts);
-    let serving = tokio::spawn(serve(listener, parts, shutdown.clone()));
+    let serving = tokio::spawn(serve_ports(vec![port(listener)], parts, shutdown.clone()));
     Fixture { address, shutdown, readiness, metrics, serving }
 }
 
@@ -157,7 +167,17 @@ impl Answer {
 
 /// One HTTP/1.1 request over a fresh connection, byte for byte as given.
 pub(crate) async fn http(address: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
-    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    http_over(tokio::net::TcpStream::connect(address).await.unwrap(), method, path, headers, body).await
+}
+
+/// The same over a connection that is there.
+pub(crate) async fn http_over(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Answer {
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let length = body.len();
     let request = format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n{body}");

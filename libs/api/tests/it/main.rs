@@ -7,4 +7,5 @@ mod door;
 mod fixture;
 mod gate;
 mod grpc;
+mod tls;
 mod traces;
