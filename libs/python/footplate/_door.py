@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import ssl
 import threading
 from typing import Any, Dict, Optional
 from urllib.parse import urlsplit
@@ -51,6 +52,7 @@ class Door:
         self._place, self._timeout = place, timeout
         self._url = urlsplit(place.address)
         self._connection: Optional[http.client.HTTPConnection] = None
+        self._context: Optional[ssl.SSLContext] = None
         self._lock = threading.Lock()
 
     def call(self, service: str, method: str, request: Dict[str, Any], timeout: Optional[float] = None) -> Dict[str, Any]:
@@ -64,6 +66,9 @@ class Door:
         with self._lock:
             try:
                 status, answer = self._post(path, body, headers, seconds)
+            except ssl.SSLCertVerificationError as fault:
+                self.close()
+                raise Unavailable("unavailable", self._distrust(fault), "CERTIFICATE_UNTRUSTED") from fault
             except (OSError, http.client.HTTPException) as fault:
                 self.close()
                 raise Unavailable("unavailable", "{}: {}".format(self._place.address, fault or type(fault).__name__)) from fault
@@ -81,8 +86,7 @@ class Door:
 
     def _exchange(self, path: str, body: bytes, headers: Dict[str, str], seconds: float) -> Any:
         if self._connection is None:
-            kind = http.client.HTTPSConnection if self._url.scheme == "https" else http.client.HTTPConnection
-            self._connection = kind(self._url.hostname or "127.0.0.1", self._url.port, timeout=seconds)
+            self._connection = self._unopened(seconds)
             self._connection.connect()
             self._connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connection.sock.settimeout(seconds)
@@ -94,6 +98,21 @@ class Door:
         if response.will_close:
             self.close()
         return response.status, answer
+
+    def _unopened(self, seconds: float) -> http.client.HTTPConnection:
+        host, port = self._url.hostname or "127.0.0.1", self._url.port
+        if self._url.scheme != "https":
+            return http.client.HTTPConnection(host, port, timeout=seconds)
+        if self._context is None:
+            try:
+                self._context = ssl.create_default_context(cafile=self._place.ca or None)
+            except (OSError, ValueError) as fault:
+                raise OSError("FOOTPLATE_CA={} holds no certificates that can be read: {}".format(self._place.ca, fault)) from fault
+        return http.client.HTTPSConnection(host, port, timeout=seconds, context=self._context)
+
+    def _distrust(self, fault: ssl.SSLCertVerificationError) -> str:
+        trusted = "the authorities in " + self._place.ca if self._place.ca else "the authorities of this machine; FOOTPLATE_CA names a file of others"
+        return "{}: its certificate is not trusted ({}), going by {}".format(self._place.address, fault.verify_message, trusted)
 
     def __enter__(self) -> "Door":
         return self

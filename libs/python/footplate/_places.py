@@ -1,4 +1,4 @@
-"""Where things are: the platform's address, project and token, and the spool folder. Flags win over the environment, which wins over the file."""
+"""Where things are: the platform's address, project, token and authorities, and the spool folder. Flags win over the environment, which wins over the file."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ class Place:
     address: Optional[str]
     project: str
     token: Optional[str]
+    ca: Optional[str] = None
+    """The file of the authorities that alone are trusted where the address is https; else the machine's."""
 
 
 DEFAULT_PROJECT = "default"
@@ -26,14 +28,21 @@ DEFAULT_PROJECT = "default"
 def place(project: Optional[str] = None) -> Place:
     """The platform as this process knows it."""
     context = _context(os.path.join(_config_home(), "footplate", "config.toml"))
-    address = os.environ.get("FOOTPLATE_ADDR") or context.get("addr") or context.get("address")
-    if address and "://" not in address:
-        address = "http://" + address
+    given, kept = _url(os.environ.get("FOOTPLATE_ADDR")), _url(context.get("addr") or context.get("address"))
+    # A token belongs to its platform: the file's is not sent to an address from elsewhere.
+    of_place = context if given in (None, kept) else {}
     return Place(
-        address.rstrip("/") if address else None,
+        given or kept,
         project or os.environ.get("FOOTPLATE_PROJECT") or context.get("project") or DEFAULT_PROJECT,
-        os.environ.get("FOOTPLATE_TOKEN") or context.get("token"),
+        os.environ.get("FOOTPLATE_TOKEN") or of_place.get("token"),
+        os.environ.get("FOOTPLATE_CA") or of_place.get("ca"),
     )
+
+
+def _url(address: Optional[str]) -> Optional[str]:
+    if not address:
+        return None
+    return (address if "://" in address else "http://" + address).rstrip("/")
 
 
 def spool_folder() -> str:

@@ -351,8 +351,21 @@ class Places(unittest.TestCase):
             with mock.patch.dict(os.environ, dict(keep, XDG_CONFIG_HOME=folder), clear=True):
                 self.assertEqual(_places.place(), _places.Place("http://10.0.0.1:7070", "vision", 't"x'))
                 self.assertEqual(_places.place("mine").project, "mine")
+                os.environ["FOOTPLATE_ADDR"] = "10.0.0.1:7070"
+                self.assertEqual(_places.place().token, 't"x')
                 os.environ["FOOTPLATE_ADDR"] = "https://fp.example/base/"
-                self.assertEqual(_places.place().address, "https://fp.example/base")
+                self.assertEqual(_places.place(), _places.Place("https://fp.example/base", "vision", None))
+                os.environ.update(FOOTPLATE_TOKEN="t-2", FOOTPLATE_CA="/etc/ca.pem")
+                self.assertEqual(_places.place(), _places.Place("https://fp.example/base", "vision", "t-2", "/etc/ca.pem"))
+
+    def test_a_context_names_its_authorities(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.makedirs(os.path.join(folder, "footplate"))
+            with open(os.path.join(folder, "footplate", "config.toml"), "w") as file:
+                file.write('current = "lab"\n[contexts."lab"]\naddr = "https://lab:7450"\ntoken = "t"\nca = "/srv/lab-ca.pem"\n')
+            keep = {key: value for key, value in os.environ.items() if not key.startswith("FOOTPLATE_")}
+            with mock.patch.dict(os.environ, dict(keep, XDG_CONFIG_HOME=folder), clear=True):
+                self.assertEqual(_places.place(), _places.Place("https://lab:7450", "default", "t", "/srv/lab-ca.pem"))
 
 
 if __name__ == "__main__":
