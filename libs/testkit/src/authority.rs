@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 
 /// How long a certificate is good that nobody gave a shorter life.
 const LIFE: Duration = Duration::from_secs(3600);
@@ -38,6 +38,7 @@ impl Authority {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::new(Vec::new())?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         params.distinguished_name.push(DnType::CommonName, "an authority of a test");
         let certificate = params.self_signed(&key)?;
         std::fs::write(folder.path().join("ca.pem"), certificate.pem())?;
@@ -79,6 +80,7 @@ impl Authority {
         params.not_after = not_after.into();
         params.distinguished_name.push(DnType::CommonName, subjects.first().copied().unwrap_or("nobody"));
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        params.use_authority_key_identifier_extension = true;
         let certificate = params.signed_by(&key, &self.issuer)?;
         replace(&files.key, &key.serialize_pem())?;
         replace(&files.certificate, &certificate.pem())

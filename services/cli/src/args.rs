@@ -33,9 +33,12 @@ pub struct GlobalArgs {
     /// Token that says who calls
     #[arg(long, global = true, env = "FOOTPLATE_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     pub token: Option<String>,
-    /// Context of ~/.config/footplate/config.toml to take address, project and token from
+    /// Context of ~/.config/footplate/config.toml to take address, project, token and authorities from
     #[arg(long, global = true, env = "FOOTPLATE_CONTEXT", value_name = "NAME", hide_env_values = true)]
     pub context: Option<String>,
+    /// Certificates of the authorities that alone are trusted at an https address, in PEM
+    #[arg(long, global = true, env = "FOOTPLATE_CA", value_name = "FILE", hide_env_values = true)]
+    pub ca: Option<String>,
     /// Form of the output
     #[arg(short, long, global = true, value_enum, default_value_t, value_name = "FORM")]
     pub output: Format,
@@ -379,6 +382,37 @@ pub struct ServiceArgs {
     /// Folder for everything that is stored
     #[arg(long, env = "FOOTPLATE_DATA", value_name = "FOLDER", hide_env_values = true)]
     pub data: Option<PathBuf>,
+}
+
+/// Where a service or `up` serves the API, and how.
+#[derive(Clone, Debug, Args)]
+pub struct ListenArgs {
+    /// Address to serve gRPC, JSON and pages on; beyond this machine with a certificate, or with --insecure
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<String>,
+    /// Certificate for that address in PEM, with those that lead to its authority
+    #[arg(long, value_name = "FILE")]
+    pub tls_certificate: Option<PathBuf>,
+    /// Key of that certificate in PEM
+    #[arg(long, value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+    /// Serve other machines without TLS: behind a proxy, or in a private network
+    #[arg(long)]
+    pub insecure: bool,
+}
+
+impl ListenArgs {
+    /// The settings that were given, by their keys.
+    pub fn settings(self) -> Vec<(&'static str, String)> {
+        let file = |file: PathBuf| file.display().to_string();
+        let given = [
+            ("listen", self.listen),
+            ("tls.certificate", self.tls_certificate.map(file)),
+            ("tls.key", self.tls_key.map(file)),
+            ("listen.insecure", self.insecure.then(|| "true".to_owned())),
+        ];
+        given.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
+    }
 }
 
 #[cfg(test)]

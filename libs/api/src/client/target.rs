@@ -67,7 +67,8 @@ impl Target {
         let Ok(uri) = self.uri() else { return false };
         let host = uri.host().unwrap_or_default();
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let here = host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        let here = host.eq_ignore_ascii_case("localhost")
+            || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback() || address.is_unspecified());
         !here && uri.scheme_str() != Some("https")
     }
 

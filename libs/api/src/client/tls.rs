@@ -115,7 +115,8 @@ fn of_certificate(error: &CertificateError, address: &str) -> Refusal {
                     format!("call it by a name of its certificate: {names}")
                 })
         }
-        CertificateError::UnknownIssuer => Refusal::new(
+        // An authority that was made anew has the name of the former, and another key.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => Refusal::new(
             &reason::CERTIFICATE_UNTRUSTED,
             format!("the certificate of {address} comes from an authority that is not trusted here"),
         ),

@@ -95,6 +95,7 @@ async fn a_server_that_cannot_be_trusted_is_told_apart_by_why() {
     let address = format!("https://{}", server.address);
     let error = asked(&address, Some(&other.file())).await.unwrap_err();
     assert_eq!((error.reason.as_str(), error.exit()), ("CERTIFICATE_UNTRUSTED", Exit::Unavailable));
+    assert!(error.message.ends_with("comes from an authority that is not trusted here"), "{error:?}");
     assert!(error.message.contains(&address) && error.advice.as_deref().is_some_and(|advice| advice.contains("--ca")), "{error:?}");
     let error = asked(&address, Some(&authority.file())).await.unwrap_err();
     assert_eq!((error.reason.as_str(), error.exit()), ("CERTIFICATE_NAME", Exit::Unavailable));

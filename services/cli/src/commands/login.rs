@@ -17,7 +17,8 @@ const TOKEN_MAX: u64 = 4_096;
 const EXAMPLES: &str = "\
 Examples:
   footplate login footplate.lab:443 --token-file ada.token
-  printf %s \"$TOKEN\" | footplate login 10.0.0.7:7450 --as lab --default-project vision";
+  printf %s \"$TOKEN\" | footplate login 10.0.0.7:7450 --as lab --default-project vision
+  footplate login https://footplate.lab:7450 --ca lab-ca.pem --token-file ada.token";
 
 /// Keep a platform's address and your token, and use them from now on
 #[derive(Debug, clap::Args)]
@@ -43,7 +44,11 @@ pub struct Args {
 /// A token that is not taken, no answer, or a file that cannot be written.
 pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
     let token = token(&args)?;
-    let client = Client::connect(Target::new(args.address.as_str()).token(&token))?;
+    // From everywhere the same: the next command may stand in another folder.
+    let ca = ctx.ca_given.as_ref().map(std::path::absolute).transpose()?;
+    let target = Target::new(args.address.as_str()).token(&token).ca(ca.clone());
+    ctx.note_if_readable(&target);
+    let client = Client::connect(target)?;
     let who = call!(client, principals.who_am_i(v1::WhoAmIRequest {}))?;
     let path = super::context::file()?;
     let name = args.name.unwrap_or_else(|| args.address.clone());
@@ -52,6 +57,7 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         addr: Some(args.address.clone()),
         project: args.default_project.map(|project| project.to_string()),
         token: Some(token),
+        ca: ca.map(|file| file.display().to_string()),
         data: None,
     };
     file.contexts.insert(name.clone(), context);

@@ -1,7 +1,7 @@
 //! `serve`: one service of the platform.
 
 use crate::{
-    args::ServiceArgs,
+    args::{ListenArgs, ServiceArgs},
     context::Context,
     output::{Exit, Failure},
     platform::{self, Service, run::run_services},
@@ -10,7 +10,8 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   footplate serve scheduler --nats nats://broker:4222
-  footplate serve tracker --config /etc/footplate/tracker.toml --blobs s3://footplate/team";
+  footplate serve tracker --config /etc/footplate/tracker.toml --blobs s3://footplate/team
+  footplate serve registry --nats nats://broker:4222 --listen 0.0.0.0:7450 --insecure";
 
 /// Run one service
 #[derive(Debug, clap::Args)]
@@ -19,9 +20,9 @@ pub struct Args {
     /// The service
     #[arg(value_name = "SERVICE", value_parser = ["tracker", "scheduler", "executor", "sweep", "gpu-inventory", "registry"])]
     pub name: String,
-    /// Address to serve gRPC and JSON on
-    #[arg(long, value_name = "ADDR")]
-    pub listen: Option<String>,
+    /// The port.
+    #[command(flatten)]
+    pub listen: ListenArgs,
     /// Address of the admin pages: health, metrics, configuration
     #[arg(long, value_name = "ADDR")]
     pub admin: Option<String>,
@@ -38,10 +39,7 @@ pub struct Args {
 /// # Errors
 /// Everything that keeps it from starting, or from stopping in good order.
 pub async fn run(args: Args, _: Context) -> anyhow::Result<Exit> {
-    let mut more = Vec::new();
-    if let Some(listen) = args.listen {
-        more.push(("listen", listen));
-    }
+    let mut more = args.listen.settings();
     if let Some(admin) = args.admin {
         more.push(("admin.listen", admin));
     }

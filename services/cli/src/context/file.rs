@@ -19,6 +19,8 @@ pub struct NamedContext {
     pub project: Option<String>,
     /// Who calls.
     pub token: Option<String>,
+    /// The file of the authorities that alone are trusted, for an https address.
+    pub ca: Option<String>,
     /// The data folder of an `up` on this machine.
     pub data: Option<String>,
 }
@@ -109,8 +111,9 @@ impl ContextFile {
         }
         for (name, context) in &self.contexts {
             out.push_str(&format!("\n[contexts.{}]\n", quoted(name)));
-            for (key, value) in [("addr", &context.addr), ("project", &context.project), ("token", &context.token), ("data", &context.data)]
-            {
+            let of = context;
+            let lines = [("addr", &of.addr), ("project", &of.project), ("token", &of.token), ("ca", &of.ca), ("data", &of.data)];
+            for (key, value) in lines {
                 if let Some(value) = value {
                     out.push_str(&format!("{key} = {}\n", quoted(value)));
                 }
@@ -129,8 +132,13 @@ mod tests {
     fn a_remembered_context_is_read_back_and_private() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("footplate/config.toml");
-        let local =
-            NamedContext { addr: Some("127.0.0.1:7470".into()), project: None, token: Some("t\"1".into()), data: Some("/srv/a".into()) };
+        let local = NamedContext {
+            addr: Some("127.0.0.1:7470".into()),
+            token: Some("t\"1".into()),
+            ca: Some("/etc/ca.pem".into()),
+            data: Some("/srv/a".into()),
+            project: None,
+        };
         ContextFile::remember(&path, "local", local.clone()).unwrap();
         ContextFile::remember(&path, "lab.a", NamedContext { addr: Some("https://lab".into()), ..NamedContext::default() }).unwrap();
         let file = ContextFile::read(&path).unwrap();

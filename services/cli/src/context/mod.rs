@@ -1,4 +1,4 @@
-//! What every command is given: the platform's address, the project, the token, the form of the output; and the connection, made when first
+//! What every command is given: the platform's address, the project, the token, whom to trust, the form of the output; and the connection, made when first
 //! needed. Flags win over the environment, the environment over the context file.
 
 mod file;
@@ -11,6 +11,8 @@ use crate::{
 };
 use footplate_api::{Client, Target, client::DEFAULT_ADDRESS, types, v1};
 use footplate_types::{ProjectName, RunId};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The project used when none is given.
@@ -49,6 +51,12 @@ pub struct Context {
     pub addr: String,
     token: Option<String>,
     project: Option<String>,
+    /// Whether the address comes from this command, not from a context that was kept once.
+    addr_is_given: bool,
+    noted: AtomicBool,
+    /// The file of the authorities that alone are trusted, as given with this command.
+    pub ca_given: Option<PathBuf>,
+    ca: Option<PathBuf>,
     /// The data folder of the platform, where the context says that `up` runs on this machine.
     pub data: Option<String>,
 }
@@ -68,6 +76,10 @@ impl Context {
             output: Output::new(global.output, global.quiet),
             data: named.data.filter(|_| same_place),
             addr: given(&global.addr).or(named.addr).unwrap_or_else(|| DEFAULT_ADDRESS.to_owned()),
+            addr_is_given: given(&global.addr).is_some(),
+            noted: AtomicBool::new(false),
+            ca: given(&global.ca).or(named.ca.filter(|_| same_place)).map(PathBuf::from),
+            ca_given: given(&global.ca).map(PathBuf::from),
             token: given(&global.token).or(named.token.filter(|_| same_place)),
             project: given(&global.project).or(named.project),
         })
@@ -104,8 +116,21 @@ impl Context {
     /// # Errors
     /// An address, a token or a project that cannot be one.
     pub fn client_for(&self, project: String) -> anyhow::Result<Client> {
-        let target = Target { address: self.addr.clone(), token: self.token.clone(), project: Some(project) };
+        let target = Target { address: self.addr.clone(), token: self.token.clone(), project: Some(project), ca: self.ca.clone() };
+        if self.addr_is_given {
+            self.note_if_readable(&target);
+        }
         Ok(Client::connect(target)?)
+    }
+
+    /// Says once that a token goes where others may read it. Private networks are no fault, so the call is made all the same.
+    pub fn note_if_readable(&self, target: &Target) {
+        if target.token.is_some() && target.is_readable_on_the_way() && !self.noted.swap(true, Ordering::Relaxed) {
+            let address = &target.address;
+            self.note(format!(
+                "note: the token goes to {address} in the clear; where the platform speaks TLS, write https:// before the address"
+            ));
+        }
     }
 
     /// Says something that is worth knowing and is no fault, unless quiet was asked for.

@@ -67,6 +67,12 @@ fn agent_config(config: &Config, node: NodeName, work: PathBuf, endless: bool) -
     Ok(agent)
 }
 
+/// The file of the authorities that alone are trusted, from everywhere the same: workers stand in folders of their own.
+fn platform_ca(config: &Config) -> Option<PathBuf> {
+    let file = config.get(&knobs::AGENT_CA);
+    (!file.is_empty()).then(|| std::path::absolute(&file).unwrap_or_else(|_| PathBuf::from(&file)))
+}
+
 /// The way to bytes: to the bucket itself where one is named, else through the platform's door.
 fn blob_access(config: &Config, client: &Client, context: &Context) -> Result<Arc<dyn BlobAccess>, BlobError> {
     let Some(options) = objects::bucket(config).map_err(BlobError::Setting)? else {
@@ -106,7 +112,8 @@ pub async fn run_agent(config: Config) -> anyhow::Result<Exit> {
     let data = DataFolder::take(&folder).map_err(|error| failure(Exit::Refused, error))?;
     let telemetry = telemetry("agent", &config)?;
     let node = node_name(&config).map_err(|error| failure(Exit::Usage, error))?;
-    let target = Target::new(config.get(&knobs::AGENT_API)).token(config.get(&knobs::AGENT_TOKEN));
+    let ca = platform_ca(&config);
+    let target = Target::new(config.get(&knobs::AGENT_API)).token(config.get(&knobs::AGENT_TOKEN)).ca(ca.clone());
     let client = Client::connect(target)?;
     let ended = footplate_service::run(options(&config), async |context: Context| {
         let broker = connect_node(&config, &node).await;
@@ -114,6 +121,8 @@ pub async fn run_agent(config: Config) -> anyhow::Result<Exit> {
         let work = data.part("agent").map_err(|error| failure(Exit::Refused, error))?;
         let mut agent = agent_config(&config, node.clone(), work, false).map_err(|error| failure(Exit::Usage, error))?;
         agent.platform_address = Some(config.get(&knobs::AGENT_API));
+        // The read side of workers goes to the same address.
+        agent.worker_defaults.extend(ca.map(|file| ("FOOTPLATE_CA".to_owned(), file.display().to_string())));
         let blobs = blob_access(&config, &client, &context).map_err(|error| failure(Exit::Usage, error))?;
         let shutdown = context.shutdown.token();
         context.supervisor.spawn("agent", async move { footplate_executor_agent::run(agent, broker, blobs, shutdown).await });

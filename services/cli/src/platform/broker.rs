@@ -5,7 +5,7 @@ use footplate_credentials::user_of;
 use footplate_eventlog::jetstream::{ConnectError, Credentials, JetStreamBroker, JetStreamConfig, StreamBytes};
 use footplate_service::config::Config;
 use footplate_types::NodeName;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +13,9 @@ pub enum BrokerError {
     /// Nobody said where it is.
     #[error("no broker is named; give one with --nats nats://host:port (`footplate up` starts one of its own)")]
     NotNamed,
+    /// Half of what a certificate of our own takes.
+    #[error("of nats.certificate and nats.key one is set and the other is not; a certificate of our own takes both")]
+    HalfCertificate,
     /// It cannot be used.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -31,6 +34,15 @@ pub fn jetstream(config: &Config, own: Option<&NatsServer>, name: &str, manage_s
     jetstream.manage_streams = manage_streams;
     jetstream.replicas = config.get(&knobs::NATS_REPLICAS);
     jetstream.bytes = StreamBytes::of_disk(config.get(&knobs::NATS_DISK).0);
+    let (certificate, key) = (config.get(&knobs::NATS_CERTIFICATE), config.get(&knobs::NATS_KEY));
+    if certificate.is_empty() != key.is_empty() {
+        return Err(BrokerError::HalfCertificate);
+    }
+    if own.is_none() {
+        let ca = config.get(&knobs::NATS_CA);
+        jetstream.ca_file = (!ca.is_empty()).then(|| PathBuf::from(ca));
+        jetstream.client_certificate = (!certificate.is_empty()).then(|| (PathBuf::from(certificate), PathBuf::from(key)));
+    }
     let (user, file, monitor) = (config.get(&knobs::NATS_USER), config.get(&knobs::NATS_CREDENTIALS), config.get(&knobs::NATS_MONITOR));
     if let Some(server) = own {
         with_file(&mut jetstream, &server.credentials);

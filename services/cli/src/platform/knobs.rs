@@ -10,6 +10,31 @@ use std::time::Duration;
 pub const DATA: Knob<String> = Knob::new("data", "", "where everything is stored; empty: footplate in the user's data folder");
 /// The public port.
 pub const LISTEN: Knob<SocketAddr> = Knob::new("listen", "127.0.0.1:7450", "the one port for gRPC, JSON and pages");
+/// Whether others may be served in the clear.
+pub const LISTEN_INSECURE: Knob<bool> = Knob::new(
+    "listen.insecure",
+    "false",
+    "whether `listen` may be an address that other machines reach without TLS: for a port behind a proxy, or in a private network",
+);
+/// The port of this machine's own.
+pub const LISTEN_LOCAL: Knob<SocketAddr> = Knob::new(
+    "listen.local",
+    "127.0.0.1:7454",
+    "where `up` with TLS serves this machine's own agent, workers and command line, in the clear",
+)
+.only(|address| address.ip().is_loopback(), "an address of this machine alone, such as 127.0.0.1:7454");
+/// The certificate of the public port.
+pub const TLS_CERTIFICATE: Knob<String> = Knob::new(
+    "tls.certificate",
+    "",
+    "file of the certificate for `listen` in PEM, first its own, then those that lead to its authority; empty: no TLS",
+);
+/// Its key.
+pub const TLS_KEY: Knob<String> = Knob::new("tls.key", "", "file of that certificate's key in PEM, not encrypted");
+/// How often both are looked at.
+pub const TLS_REREAD: Knob<Duration> =
+    Knob::new("tls.reread", "1m", "how often both files are read again, so that a renewal needs no restart")
+        .only(|every| !every.is_zero(), "longer than 0s");
 /// The admin port.
 pub const ADMIN: Knob<SocketAddr> = Knob::new("admin.listen", "127.0.0.1:7451", "health, readiness, metrics and the effective settings");
 /// The name of this instance.
@@ -37,6 +62,17 @@ pub const MIRROR_BYTES: Knob<ByteCount> = Knob::new(
     "64MiB",
     "what the copy of one project's events may take at the broker, for those who subscribe to them",
 );
+/// Whom the broker's certificate leads to.
+pub const NATS_CA: Knob<String> = Knob::new(
+    "nats.ca",
+    "",
+    "file of the authorities in PEM that the broker's certificate may lead to, besides this machine's; empty: these alone",
+);
+/// Our certificate.
+pub const NATS_CERTIFICATE: Knob<String> =
+    Knob::new("nats.certificate", "", "file of our own certificate in PEM, for a broker that asks for one; empty: none");
+/// Its key.
+pub const NATS_KEY: Knob<String> = Knob::new("nats.key", "", "file of that certificate's key in PEM");
 /// Replicas of each stream.
 pub const NATS_REPLICAS: Knob<usize> =
     Knob::new("nats.replicas", "1", "1 on one server, 3 on a cluster").only(|replicas| matches!(replicas, 1 | 3 | 5), "1, 3 or 5");
@@ -102,7 +138,13 @@ pub const AGENT_SPOOL: Knob<ByteCount> =
 pub const AGENT_POOL: Knob<String> = Knob::new("agent.pool", "", "pool this node belongs to; empty: none");
 /// Where the agent reaches the platform's API.
 pub const AGENT_API: Knob<String> =
-    Knob::new("agent.api", "127.0.0.1:7450", "address of the platform, where the agent gets and puts bytes");
+    Knob::new("agent.api", "127.0.0.1:7450", "address of the platform, host:port or a URL, where the agent gets and puts bytes");
+/// Whom the platform's certificate leads to.
+pub const AGENT_CA: Knob<String> = Knob::new(
+    "agent.ca",
+    "",
+    "file of the authorities in PEM that alone are trusted where `agent.api` is https://, by workers as well; empty: this machine's",
+);
 /// The agent's token.
 pub const AGENT_TOKEN: Knob<String> = Knob::new("agent.token", "", "token with which the agent gets and puts bytes").secret();
 /// The folder of objects.
@@ -200,6 +242,11 @@ pub const WEBHOOKS_GIVE_UP: Knob<Duration> =
 pub const ALL: &[&dyn AnyKnob] = &[
     &DATA,
     &LISTEN,
+    &LISTEN_INSECURE,
+    &LISTEN_LOCAL,
+    &TLS_CERTIFICATE,
+    &TLS_KEY,
+    &TLS_REREAD,
     &ADMIN,
     &INSTANCE,
     &GRACE,
@@ -209,6 +256,9 @@ pub const ALL: &[&dyn AnyKnob] = &[
     &NATS_CREDENTIALS,
     &NATS_OPERATOR,
     &MIRROR_BYTES,
+    &NATS_CA,
+    &NATS_CERTIFICATE,
+    &NATS_KEY,
     &NATS_REPLICAS,
     &NATS_DISK,
     &NATS_MONITOR,
@@ -231,6 +281,7 @@ pub const ALL: &[&dyn AnyKnob] = &[
     &AGENT_SPOOL,
     &AGENT_POOL,
     &AGENT_API,
+    &AGENT_CA,
     &AGENT_TOKEN,
     &OBJECTS,
     &SNAPSHOTS_EVERY,
@@ -254,7 +305,7 @@ pub const ALL: &[&dyn AnyKnob] = &[
 ];
 
 /// What a shell has for its own calls: whose they are, and where to. `FOOTPLATE_TOKEN` would else be taken for a slip of `FOOTPLATE_TOKENS`.
-const OF_CALLS: &[&str] = &["FOOTPLATE_ADDR", "FOOTPLATE_PROJECT", "FOOTPLATE_TOKEN", "FOOTPLATE_CONTEXT"];
+const OF_CALLS: &[&str] = &["FOOTPLATE_ADDR", "FOOTPLATE_PROJECT", "FOOTPLATE_TOKEN", "FOOTPLATE_CONTEXT", "FOOTPLATE_CA"];
 
 /// Settings that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -356,7 +407,8 @@ mod tests {
         let mut text = String::from(
             "# Defaults and limits\n\nMade from the code by a test (`UPDATE_GOLDEN=1 cargo test -p footplate-cli knobs`).\n\n\
              ## Ports\n\n| port | for | setting |\n|---|---|---|\n| 7450 | gRPC, JSON and pages | `listen` |\n| 7451 | admin: health, metrics, settings | \
-             `admin.listen` |\n| 7452 | the broker that `up` starts | `nats.port` |\n| 7453 | its monitoring | `nats.monitor-port` |\n\n\
+             `admin.listen` |\n| 7452 | the broker that `up` starts | `nats.port` |\n| 7453 | its monitoring | `nats.monitor-port` |\n| 7454 | `up` with TLS: \
+             this machine's own | `listen.local` |\n\n\
              ## Jobs and limits\n\n| what | value | why |\n|---|---|---|\n",
         );
         for (what, value, why) in rows {

@@ -12,6 +12,7 @@ pub mod knobs;
 pub mod nats_server;
 mod nats_store;
 pub mod objects;
+mod port;
 pub mod principals;
 pub mod run;
 mod segments;

@@ -1,14 +1,15 @@
 //! A process with services: settings, telemetry, broker, services, port, stop.
 
 use super::broker_door::OperatorDoor;
+use super::port::Serving;
 use super::services::{Service, Wiring};
 use super::{DataFolder, knobs, principals, services};
 use crate::output::{Exit, Failure, tell};
-use footplate_api::server::serve;
+use footplate_api::server::{Port, serve_ports};
 use footplate_eventlog::Broker;
 use footplate_registry_server::Bootstrap;
 use footplate_service::config::Config;
-use footplate_service::{Context, RunError, RunOptions, Telemetry, TelemetryOptions, listen};
+use footplate_service::{Context, RunError, RunOptions, Telemetry, TelemetryOptions};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -36,14 +37,14 @@ pub fn options(config: &Config) -> RunOptions {
 /// # Errors
 /// Everything that keeps them from starting, or from stopping in good order.
 pub async fn run_services(config: Config, chosen: &[Service], name: &str) -> anyhow::Result<Exit> {
+    let serving = Serving::of(&config)?;
     let folder = knobs::data_folder(&config).map_err(|error| failure(Exit::Usage, error))?;
     let data = DataFolder::take(&folder).map_err(|error| failure(Exit::Refused, error))?;
     let bootstrap = if chosen.contains(&Service::Registry) { vouched(&config)? } else { Vec::new() };
     let door = if chosen.contains(&Service::Registry) { OperatorDoor::of_settings(&config) } else { Ok(None) };
     let door = door.map_err(|error| failure(Exit::Usage, error))?;
     let telemetry = telemetry(name, &config)?;
-    let listener = listen("the API", config.get(&knobs::LISTEN), "listen").await.map_err(|error| failure(Exit::Refused, error))?;
-    let address = listener.local_addr()?;
+    let open = serving.open().await?;
     let ended = footplate_service::run(options(&config), async |context: Context| {
         let broker =
             super::connect(&config, None, &format!("footplate {name}"), true).await.map_err(|error| failure(Exit::Unavailable, error))?;
@@ -58,8 +59,8 @@ pub async fn run_services(config: Config, chosen: &[Service], name: &str) -> any
             door,
             bootstrap: bootstrap.into_iter().collect(),
         };
-        start_and_serve(&wiring, chosen, listener).await?;
-        tracing::info!(%address, services = name, "serving");
+        start_and_serve(&wiring, chosen, open.ports).await?;
+        tracing::info!(address = open.public, services = name, "serving");
         Ok::<(), anyhow::Error>(())
     })
     .await;
@@ -79,14 +80,14 @@ pub fn vouched(config: &Config) -> anyhow::Result<Vec<Bootstrap>> {
     principals::vouched_in(Path::new(&file)).map_err(|error| failure(Exit::Usage, error))
 }
 
-/// Starts services under a context and serves them on a listener.
+/// Starts services under a context and serves them on ports.
 ///
 /// # Errors
 /// Services that do not start.
-pub async fn start_and_serve(wiring: &Wiring<'_>, chosen: &[Service], listener: tokio::net::TcpListener) -> anyhow::Result<()> {
+pub async fn start_and_serve(wiring: &Wiring<'_>, chosen: &[Service], ports: Vec<Port>) -> anyhow::Result<()> {
     let started = services::start(chosen, wiring).await.map_err(|error| failure(error.exit(), error))?;
     let shutdown = wiring.context.shutdown.clone();
-    wiring.context.supervisor.spawn("API", async move { serve(listener, started.parts, shutdown).await });
+    wiring.context.supervisor.spawn("API", async move { serve_ports(ports, started.parts, shutdown).await });
     Ok(())
 }
 

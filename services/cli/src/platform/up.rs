@@ -5,6 +5,7 @@
 
 use super::broker_door::OperatorDoor;
 use super::nats_server::{NatsServer, NatsServerConfig, NatsServerError};
+use super::port::{Open, Serving};
 use super::run::{exit_of, failure, options, start_and_serve, telemetry, vouched};
 use super::services::{Service, Wiring};
 use super::{DataFolder, agent, knobs, principals};
@@ -15,7 +16,7 @@ use footplate_credentials::Access;
 use footplate_eventlog::{Broker, jetstream::Permissions};
 use footplate_registry_server::Bootstrap;
 use footplate_service::config::{AnyKnob as _, Config, Origin};
-use footplate_service::{Context, Shutdown, Supervisor, listen};
+use footplate_service::{Context, Shutdown, Supervisor};
 use footplate_types::{NodeName, PrincipalId, ProjectName};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,11 +34,11 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 /// # Errors
 /// Everything that keeps it from starting, or from stopping in good order.
 pub async fn up(config: Config) -> anyhow::Result<Exit> {
+    let serving = Serving::of(&config)?;
     let folder = knobs::data_folder(&config).map_err(|error| failure(Exit::Usage, error))?;
     let data = DataFolder::take(&folder).map_err(|error| failure(Exit::Refused, error))?;
     let telemetry = telemetry("up", &config)?;
-    let listener = listen("the API", config.get(&knobs::LISTEN), "listen").await.map_err(|error| failure(Exit::Refused, error))?;
-    let address = listener.local_addr()?.to_string();
+    let Open { ports, public, own: address } = serving.open_with_own().await?;
     let own = own_broker(&config, data.path()).await?;
     let Own { token, node_token, mut bootstrap } = own_principals(&config, data.path(), &address)?;
     bootstrap.extend(vouched(&config)?);
@@ -54,7 +55,7 @@ pub async fn up(config: Config) -> anyhow::Result<Exit> {
         let broker: Arc<dyn Broker> = Arc::new(broker);
         let leader_lease = leader_lease(&config);
         let wiring = Wiring { config: &config, broker: broker.clone(), data: data.path(), context: &inner, leader_lease, bootstrap, door };
-        start_and_serve(&wiring, &Service::ALL, listener).await?;
+        start_and_serve(&wiring, &Service::ALL, ports).await?;
         let client = Client::connect(Target::new(address.as_str()).token(&token))?;
         let node_client = Client::connect(Target::new(address.as_str()).token(&node_token))?;
         let node =
@@ -63,7 +64,7 @@ pub async fn up(config: Config) -> anyhow::Result<Exit> {
         outer.supervisor.spawn("platform", async move { stay(shutdown, inner, client, node).await });
         Ok::<(), anyhow::Error>(())
     });
-    let greeting = greet(&address, &token, data.path());
+    let greeting = greet(&public, &address, &token, data.path());
     let ended = beside(running, greeting).await;
     telemetry.flush();
     if let Some(mut own) = own {
@@ -150,6 +151,7 @@ fn own_principals(config: &Config, data: &Path, address: &str) -> anyhow::Result
             project: None,
             token: Some(token.clone()),
             data: Some(data.display().to_string()),
+            ca: None,
         };
         if let Err(error) = ContextFile::remember(&path, "local", context) {
             tell(format!("footplate: the command line will not find this platform by itself: {error}"));
@@ -162,13 +164,14 @@ fn own_principals(config: &Config, data: &Path, address: &str) -> anyhow::Result
 }
 
 /// Says that it is up, once everything is ready.
-async fn greet(address: &str, token: &str, data: &Path) {
-    let Ok(client) = Client::connect(Target::new(address).token(token)) else { return };
+async fn greet(public: &str, own: &str, token: &str, data: &Path) {
+    let Ok(client) = Client::connect(Target::new(own).token(token)) else { return };
     let began = Instant::now();
     while began.elapsed() < READY_WITHIN {
         let ready = client.nodes().list_nodes(v1::ListNodesRequest::default()).await;
         if ready.is_ok_and(|answer| answer.get_ref().nodes.iter().any(|node| node.state == "ready")) {
-            tell(format!("footplate is up at {address}, data in {}", data.display()));
+            let here = if own == public { String::new() } else { format!(", for this machine at {own}") };
+            tell(format!("footplate is up at {public}{here}, data in {}", data.display()));
             tell("next: footplate submit --wait -- python3 train.py | footplate ps | footplate node list".to_owned());
             return;
         }

@@ -27,9 +27,10 @@ the project is `default`.
 
 | flag | variable | in a context | what |
 |---|---|---|---|
-| `--addr` | `FOOTPLATE_ADDR` | `addr` | host:port, or an http URL |
+| `--addr` | `FOOTPLATE_ADDR` | `addr` | host:port, or an http or https URL |
 | `--project` | `FOOTPLATE_PROJECT` | `project` | the project |
 | `--token` | `FOOTPLATE_TOKEN` | `token` | who calls; a context's token goes to that context's address alone |
+| `--ca` | `FOOTPLATE_CA` | `ca` | file of the authorities (PEM) that alone are trusted at an https address; else this machine's; see [TLS](../guides/tls.md) |
 | `--context` | `FOOTPLATE_CONTEXT` | | a context of the file by name |
 
 The file is `~/.config/footplate/config.toml` (or under `XDG_CONFIG_HOME`); `footplate up` writes the context `local` into it:
@@ -43,6 +44,8 @@ token = "..."
 data = "..."
 project = "vision"
 ```
+
+A context of an `https` address may have a `ca` as well.
 
 `data`, where it is there, is the folder of an `up` on this machine: `doctor` looks at its broker and its disk.
 

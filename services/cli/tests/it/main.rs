@@ -24,6 +24,7 @@ mod secrets;
 mod stops;
 mod submit;
 mod sweep;
+mod tls;
 mod trace;
 mod up;
 mod verbs;

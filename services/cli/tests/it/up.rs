@@ -23,8 +23,12 @@ pub struct Up {
 impl Up {
     /// Starts it with two slots and waits until its node is ready.
     pub fn start(more: &[(&str, String)]) -> Self {
+        Self::start_at(format!("127.0.0.1:{}", free_port()), more)
+    }
+
+    /// The same on an address of its own.
+    pub fn start_at(addr: String, more: &[(&str, String)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let addr = format!("127.0.0.1:{}", free_port());
         let variables = vec![("XDG_CONFIG_HOME".to_owned(), folder.path().join("config").display().to_string())];
         std::fs::create_dir_all(folder.path().join("work")).unwrap();
         let command = command(folder.path(), &addr, &variables, more);
@@ -36,8 +40,13 @@ impl Up {
 
     /// Starts it with settings that it must not take: its exit code, and what it says.
     pub fn refused(more: &[(&str, String)]) -> (Option<i32>, String) {
+        Self::refused_at(&format!("127.0.0.1:{}", free_port()), more)
+    }
+
+    /// The same on an address of its own.
+    pub fn refused_at(addr: &str, more: &[(&str, String)]) -> (Option<i32>, String) {
         let folder = tempfile::tempdir().unwrap();
-        let output = command(folder.path(), &format!("127.0.0.1:{}", free_port()), &[], more).output().unwrap();
+        let output = command(folder.path(), addr, &[], more).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))
     }
 

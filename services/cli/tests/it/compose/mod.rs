@@ -86,6 +86,8 @@ fn every_variable_is_one_that_the_process_reads_and_its_settings_hold_together()
         let is = |knob: &dyn AnyKnob, value: &str| service.environment.get(&knob.variable()).map(String::as_str) == Some(value);
         assert!(is(&knobs::ADMIN, "0.0.0.0:7451") && is(&knobs::NATS_URL, "nats://nats:4222"), "{name}");
         assert_eq!(name != "agent", is(&knobs::LISTEN, "0.0.0.0:7450"), "{name}");
+        // Without the word no service starts there.
+        assert_eq!(name != "agent", config.get(&knobs::LISTEN_INSECURE), "{name}");
         // The data folder outlives the container.
         let data = config.get(&knobs::DATA);
         assert!(service.mounts.iter().any(|mount| mount.target == data && !mount.is_bind()), "{name}: {data} is no volume");
