@@ -123,6 +123,15 @@ impl Context {
         Ok(Client::connect(target)?)
     }
 
+    /// The authorities that alone are trusted at the platform's address, in PEM; nothing where these are the machine's own.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn authorities(&self) -> Result<String, Failure> {
+        let Some(file) = &self.ca else { return Ok(String::new()) };
+        std::fs::read_to_string(file).map_err(|error| Failure::usage(format!("{} cannot be read: {error}", file.display())))
+    }
+
     /// Says once that a token goes where others may read it. Private networks are no fault, so the call is made all the same.
     pub fn note_if_readable(&self, target: &Target) {
         if target.token.is_some() && target.is_readable_on_the_way() && !self.noted.swap(true, Ordering::Relaxed) {

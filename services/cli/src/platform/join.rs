@@ -20,6 +20,9 @@ pub struct Join {
     /// The broker's credentials; empty where the broker knows none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub credentials: String,
+    /// The authorities in PEM that alone are trusted at the platform's address; empty where these are the node's own.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub authorities: String,
 }
 
 impl Join {
@@ -56,6 +59,11 @@ impl Join {
             format!("agent.token={}", self.token),
             format!("nats={}", self.nats),
         ];
+        if !self.authorities.is_empty() {
+            let file = data.join("platform-ca.pem");
+            write_secret(&file, &self.authorities).map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
+            settings.push(format!("agent.ca={}", file.display()));
+        }
         if !self.credentials.is_empty() {
             let file = data.join("broker.creds");
             write_secret(&file, &self.credentials).map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
@@ -94,12 +102,14 @@ mod tests {
             nats: "nats://lab:4222".to_owned(),
             token: "fp_secret".to_owned(),
             credentials: "-----BEGIN NATS USER JWT-----\nx\n".to_owned(),
+            authorities: "-----BEGIN CERTIFICATE-----\nx\n".to_owned(),
         };
         let file = folder.path().join("join.toml");
         write_secret(&file, &join.to_text().unwrap()).unwrap();
         assert!(Join::read(&file).unwrap() == join);
         let settings = join.settings(&folder.path().join("data")).unwrap();
         let creds = folder.path().join("data/broker.creds");
+        assert!(settings.contains(&format!("agent.ca={}", folder.path().join("data/platform-ca.pem").display())), "{settings:?}");
         assert!(settings.contains(&format!("nats.credentials={}", creds.display())), "{settings:?}");
         for path in [&file, &creds] {
             assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);

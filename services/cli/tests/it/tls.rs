@@ -100,10 +100,11 @@ async fn everyone_who_calls_goes_within_it_and_so_does_the_broker() {
 
     // An agent that reaches platform and broker within TLS alone, and holds what the other node cannot.
     let mut agent = caller.command(env!("CARGO_BIN_EXE_footplate"));
-    agent.args(["agent", "--node", "far", "--slots", "3", "--data"]).arg(caller.home.path().join("agent"));
-    let token = up.done(&["token", "create", "--for", "node:far", "-q"]);
+    agent.args(["agent", "--join", "far.join", "--slots", "3", "--data"]).arg(caller.home.path().join("agent"));
+    let (url, nats) = (caller.url("localhost"), format!("tls://localhost:{}", broker.port()));
+    let joining = ["node", "token", "far", "--out", "far.join", "--nats", &nats, "--addr", &url, "--ca", &ca, "--token", &caller.token];
+    good(caller.footplate(&joining));
     let mut set = broker_settings(&ca);
-    set.extend([("agent.api", caller.url("localhost")), ("agent.ca", ca.clone()), ("agent.token", token.trim().to_owned())]);
     set.push(("admin.listen", format!("127.0.0.1:{}", free_port())));
     for (key, value) in set {
         agent.arg("--set").arg(format!("{key}={value}"));
@@ -117,7 +118,8 @@ async fn everyone_who_calls_goes_within_it_and_so_does_the_broker() {
     std::fs::write(up.work().join("job.yaml"), JOB).unwrap();
     let run = up.done(&["submit", "-q", "--wait", "--no-source", "job.yaml"]).trim().to_owned();
     let log = up.done(&["run", "logs", &run]);
-    assert!(log.contains(&format!("at {} trusting {ca}", caller.url("localhost"))), "{log}");
+    let trusted = caller.home.path().join("agent/platform-ca.pem");
+    assert!(log.contains(&format!("at {url} trusting {}", trusted.display())), "{log}");
 }
 
 /// Its config is a blob that the agent fetches at the platform's door.

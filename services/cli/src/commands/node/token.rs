@@ -57,6 +57,7 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         nats: nats.ok_or_else(|| Failure::usage("the platform does not say where its broker is; name it with --nats"))?,
         token: made.secret,
         credentials: made.broker_credentials,
+        authorities: ctx.authorities()?,
     };
     if join.credentials.is_empty() {
         ctx.note(
