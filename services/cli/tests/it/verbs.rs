@@ -169,7 +169,7 @@ fn a_wrong_use_is_told_before_anything_is_asked() {
         &["queue", "set", "a.b"],
         &["node", "drain", ">"],
         &["submit"],
-        &["--addr", "https://h", "ps"],
+        &["--addr", "ftp://h", "ps"],
         &["--addr", "not an address", "ps"],
         &["event", "show", "x"],
         &["run", "note", RUN_A],
