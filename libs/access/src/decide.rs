@@ -233,6 +233,11 @@ impl Access {
     fn enable(&self, principal: &PrincipalId, facts: &Facts) -> Result<bool, Refusal> {
         self.demand_maker(&facts.bearer, principal, "enable")?;
         let known = self.principal(principal).ok_or_else(|| Refusal::NoSuchPrincipal(principal.clone()))?;
+        // What an admin of the platform has shut out, after an incident, no admin of a project lets in again.
+        let by_another = known.disabled.as_ref().is_some_and(|mark| mark.by != facts.bearer.principal);
+        if by_another && !self.is_platform_admin(&facts.bearer) {
+            return Err(Refusal::denied(&facts.bearer.principal, format!("enable {principal}"), makers(None)));
+        }
         Ok(known.disabled.is_some())
     }
 

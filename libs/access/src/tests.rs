@@ -219,6 +219,19 @@ fn an_admin_of_the_platform_does_not_shut_themselves_out() {
 }
 
 #[test]
+fn what_an_admin_of_the_platform_has_shut_out_no_admin_of_a_project_lets_in_again() {
+    let mut world = team();
+    let ci = || who("service:vision:ci");
+    let disable = || Command::DisablePrincipal { principal: ci(), reason: "incident".to_owned() };
+    let enable = || Command::EnablePrincipal { principal: ci(), reason: String::new() };
+    assert_eq!(world.by("user:ada", disable()), Ok(1));
+    assert_eq!(world.by("user:ada", enable()), Ok(1), "their own deed they may take back");
+    world.root(disable());
+    assert!(matches!(world.by("user:ada", enable()), Err(Refusal::Denied { .. })));
+    world.root(enable());
+}
+
+#[test]
 fn a_limited_token_makes_none_beyond_its_limits_and_hands_them_on() {
     let mut world = team();
     let all = world.token(1, "user:ada");

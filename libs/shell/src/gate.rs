@@ -46,11 +46,12 @@ impl AccessGate {
             if !own.live.caught_up(&behind, |why| latch.pending(why), &token).await {
                 return;
             }
+            let told = own.live.counts().facts;
             own.is_read.store(true, Ordering::Release);
             latch.ready();
             tokio::select! {
                 () = token.cancelled() => {}
-                () = own.tell_changes() => {}
+                () = own.tell_changes(told) => {}
             }
         });
         gate
@@ -63,9 +64,9 @@ impl AccessGate {
 
     /// Tells every call that is open that there was a change of roles or tokens. The view's position moves with every event of the ledger, and
     /// this must not wake with each.
-    async fn tell_changes(&self) {
+    async fn tell_changes(&self, mut told: u64) {
         let mut positions = self.live.changes();
-        let mut told = self.live.counts().facts;
+        positions.mark_changed();
         loop {
             if positions.changed().await.is_err() {
                 return;

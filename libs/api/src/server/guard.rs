@@ -7,6 +7,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -24,8 +25,10 @@ use super::gate::Gate;
 use super::need::{Need, Scope};
 use crate::refusal::{Refusal, reason};
 
-/// The longest message that is looked into; no method takes one as long.
-const MESSAGE_MAX: usize = 16 << 20;
+/// The longest message that is looked into; no method takes a longer one.
+const MESSAGE_MAX: usize = 8 << 20;
+/// How long the only message of a request may take to come: until then it is held, for someone who may turn out not to be let in.
+const FIRST_WITHIN: Duration = Duration::from_secs(60);
 /// The head of a gRPC message: a flag and its length.
 const HEAD: usize = 5;
 
@@ -87,10 +90,14 @@ impl Service<Request<Body>> for Guarded {
                 let mut watched = Watched::new(body, check.clone(), named, admitted.clone());
                 // A method with one request runs only for whom it is let in. One with a stream may have to answer before it comes, and gets no
                 // message that was not looked into.
-                if !check.need.is_stream
-                    && let Err(refusal) = watched.first().await
-                {
-                    return Ok(grpc_refusal(*refusal));
+                if !check.need.is_stream {
+                    let refused = match tokio::time::timeout(FIRST_WITHIN, watched.first()).await {
+                        Ok(looked) => looked.err(),
+                        Err(_) => Some(Box::new(super::deadline::passed())),
+                    };
+                    if let Some(refusal) = refused {
+                        return Ok(grpc_refusal(*refusal));
+                    }
                 }
                 request = Request::from_parts(parts, Body::new(watched));
             } else {
@@ -98,9 +105,11 @@ impl Service<Request<Body>> for Guarded {
                 admitted.get_or_init(|| None);
             }
             let mut lapse: Pin<Box<dyn Future<Output = Refusal> + Send>> = Box::pin(check.lapse(admitted));
+            // First whether the caller still may: a token can have been revoked while its request was on the way.
             let response = tokio::select! {
-                response = router.call(request) => response?,
+                biased;
                 refusal = &mut lapse => return Ok(grpc_refusal(refusal)),
+                response = router.call(request) => response?,
             };
             Ok(response.map(|body| Body::new(Until::new(body, lapse))))
         })

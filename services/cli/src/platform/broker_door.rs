@@ -18,6 +18,8 @@ pub(super) struct OperatorDoor {
     operator: Operator,
     servers: String,
     limits: MirrorLimits,
+    /// One at a time: an account is told as a whole, and the last word stands, so that of two at once one could undo the other's revocation.
+    telling: tokio::sync::Mutex<()>,
 }
 
 impl OperatorDoor {
@@ -25,7 +27,7 @@ impl OperatorDoor {
     pub(super) fn over(operator: Operator, servers: String, config: &Config) -> Arc<dyn BrokerDoor> {
         let replicas = u32::try_from(config.get(&knobs::NATS_REPLICAS)).unwrap_or(1);
         let limits = MirrorLimits { bytes: config.get(&knobs::MIRROR_BYTES).0, replicas, ..MirrorLimits::default() };
-        Arc::new(Self { operator, servers, limits })
+        Arc::new(Self { operator, servers, limits, telling: tokio::sync::Mutex::new(()) })
     }
 
     /// The one of a deployment, where its settings name the operator's folder.
@@ -80,6 +82,7 @@ impl BrokerDoor for OperatorDoor {
 
     fn revoke_node<'a>(&'a self, user: &'a str) -> BrokerAnswer<'a> {
         async move {
+            let _one = self.telling.lock().await;
             let account = self.operator.platform_account().to_owned();
             let refused = |error: footplate_credentials::FolderError| BrokerDoorError::Refused(error.to_string());
             self.operator.revoke(&Revocation { account, user: user.to_owned(), at: now_seconds() }).map_err(refused)?;
@@ -96,6 +99,7 @@ impl BrokerDoor for OperatorDoor {
 
     fn subscribe<'a>(&'a self, project: &'a ProjectName, consumer: &'a BrokerConsumer) -> BrokerAnswer<'a> {
         async move {
+            let _one = self.telling.lock().await;
             let mirror = ensure_project_mirror(&self.servers, &self.operator, project, &self.limits, now_seconds()).await;
             mirror.map_err(|error| of_mirror(&error))?;
             let wanted = Subscription {
@@ -111,6 +115,7 @@ impl BrokerDoor for OperatorDoor {
 
     fn unsubscribe<'a>(&'a self, project: &'a ProjectName, name: &'a SubscriptionName, user: &'a str) -> BrokerAnswer<'a> {
         async move {
+            let _one = self.telling.lock().await;
             let revoked = revoke_subscriber(&self.servers, &self.operator, project, user, &self.limits, now_seconds()).await;
             revoked.map_err(|error| of_mirror(&error))?;
             let removed = remove_consumer(&self.servers, &self.operator, project, name.as_str(), now_seconds()).await;

@@ -1,12 +1,13 @@
 //! `AttemptService`: attempts as the executor sees them.
 
+use footplate_api::server::named_project;
 use footplate_api::types::{AttemptSummary, MemberSummary};
 use footplate_api::v1::{ListAttemptsRequest, ListAttemptsResponse, attempt_service_server::AttemptService};
 use footplate_api::{Refusal, reason};
 use footplate_eventlog::Live;
 use footplate_events::facts::{Exit, WorkerExit};
 use footplate_executor_core::{AttemptState, Executor, MemberPhase, MemberState};
-use footplate_types::{AttemptId, MemberIndex, ProjectName, RunId};
+use footplate_types::{AttemptId, MemberIndex, RunId};
 use std::time::Duration;
 use tonic::{Request, Response, Status};
 
@@ -24,8 +25,8 @@ impl Attempts {
 
 /// The run that a request names, by id or unique prefix, in its project.
 pub(crate) fn find_run(state: &Executor, project: &str, run: &str) -> Result<RunId, Status> {
-    let project = if project.is_empty() { "default" } else { project };
-    let project = ProjectName::parse(project).map_err(Refusal::from)?;
+    // Never another one than the request names: the caller was let in for that one alone.
+    let project = named_project(project)?;
     let unknown = || Refusal::new(&reason::RUN_NOT_FOUND, format!("run {run} is not known in project {project}")).into();
     let is_prefix = !run.is_empty() && run.len() <= 32 && run.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
     if !is_prefix {

@@ -52,6 +52,18 @@ async fn end_job(stage: &Stage) {
     stage.record(footplate_events::Subject::job(&crate::stage::project(), RUN), ended).await;
 }
 
+/// The caller was let in for the project of the header; a request that names none is never taken for another one's.
+#[tokio::test]
+async fn a_request_that_names_no_project_reads_no_projects_logs() {
+    let stage = stage().await;
+    stage.placed().await;
+    let mut client = client(&stage).await;
+    let mut asked = tonic::Request::new(ReadLogsRequest { run_id: RUN.to_string(), ..ReadLogsRequest::default() });
+    asked.metadata_mut().insert("footplate-project", "vision".parse().unwrap());
+    let refused = client.read_logs(asked).await.map(|_| ()).unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused}");
+}
+
 #[tokio::test]
 async fn a_log_is_archived_byte_for_byte_when_its_member_is_released() {
     let stage = stage().await;

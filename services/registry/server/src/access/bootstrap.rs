@@ -44,6 +44,10 @@ async fn ensure(shell: &Shell<Access>, one: &Bootstrap) -> Result<(), Refusal> {
 /// What is still to be said.
 fn missing(state: &Access, one: &Bootstrap) -> Option<(Subject, Event)> {
     let Bootstrap { principal, token, is_admin, project } = one;
+    // Once its token stands it has been done whole, and what an admin changed since is not undone; unless there is no admin any more.
+    if state.token_of(token).is_some() && (!is_admin || state.has_admin()) {
+        return None;
+    }
     let is_node = matches!(principal.kind(), Some(PrincipalKind::Node(_)));
     if !is_node {
         let subject = Subject::principal(principal).ok()?;

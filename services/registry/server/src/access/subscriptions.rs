@@ -43,7 +43,7 @@ pub(super) fn filter_of(project: &ProjectName, aggregate: Option<&str>) -> Resul
 }
 
 impl AccessDesk {
-    fn door(&self) -> Result<&Arc<dyn BrokerDoor>, Refusal> {
+    pub(super) fn door(&self) -> Result<&Arc<dyn BrokerDoor>, Refusal> {
         self.door.as_ref().ok_or_else(|| Refusal::new(&reason::NO_OPERATOR, "nobody here holds the keys of the broker's operator"))
     }
 }
@@ -55,7 +55,7 @@ impl SubscriptionService for AccessDesk {
         let (project, name) = (named_project(&message.project)?, name_of(&message.name)?);
         let aggregate = Some(message.aggregate.clone()).filter(|word| !word.is_empty());
         let filter = filter_of(&project, aggregate.as_deref())?;
-        let expires = super::tokens::ends(message.expires_in_s, self.shell.clock.now())?;
+        let expires = super::tokens::ends_within(message.expires_in_s, self.shell.clock.now(), bearer)?;
         let door = self.door()?;
         let credentials = door.subscriber(&project, &name, expires);
         let fact = SubscriptionCreated {
@@ -69,6 +69,11 @@ impl SubscriptionService for AccessDesk {
         let command = Command::CreateSubscription { project: project.clone(), name: name.clone(), fact: fact.clone() };
         // Refused before the broker is told; decided upon again when it is written.
         self.decide(&asked, command.clone()).await?;
+        // One that was taken back under this name while the broker was away may be good there still: from now on nobody could name it.
+        let former = self.shell.live.read().subscription(&project, &name).map(|known| known.fact.broker_user.clone());
+        if let Some(former) = former {
+            door.unsubscribe(&project, &name, &former).await.map_err(not_told)?;
+        }
         let consumer = BrokerConsumer { name: name.clone(), filter, from: fact.from };
         door.subscribe(&project, &consumer).await.map_err(not_told)?;
         let sequence = self.change(asked, command).await?;
@@ -96,7 +101,9 @@ impl SubscriptionService for AccessDesk {
         let command = Command::DeleteSubscription { project: project.clone(), name: name.clone(), reason: cut_text(&message.reason) };
         // Written first: from then on it is void, and whoever asks again has the broker told again.
         let sequence = self.change(asked, command).await?;
-        let user = self.shell.live.read().subscription(&project, &name).map(|known| known.fact.broker_user.clone());
+        // Whoever repeats a request that is long done must not take back what was made under this name since.
+        let state = |known: &footplate_access::Subscription| known.deleted.is_some().then(|| known.fact.broker_user.clone());
+        let user = self.shell.live.read().subscription(&project, &name).and_then(state);
         if let Some(user) = user {
             door.unsubscribe(&project, &name, &user).await.map_err(not_told)?;
         }

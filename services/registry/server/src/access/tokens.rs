@@ -60,7 +60,7 @@ impl TokenService for AccessDesk {
             return Err(Refusal::new(&reason::MISSING_FIELD, "no node is named").field("node").into());
         }
         let node = NodeName::parse(&message.node).map_err(Refusal::from)?;
-        let expires = ends(message.expires_in_s, self.shell.clock.now())?;
+        let expires = ends_within(message.expires_in_s, self.shell.clock.now(), bearer)?;
         let secret = format!("fp_{}", Digest::from_bytes(entropy()));
         let broker = self.door.as_ref().map(|door| (door.node(&node, expires), door.address()));
         let fact = TokenCreated {
@@ -106,10 +106,20 @@ impl TokenService for AccessDesk {
         let sequence = self.change(asked, Command::RevokeToken { token, reason: cut_text(&message.reason) }).await?;
         let user = self.shell.live.read().token(&token).and_then(|known| known.fact.broker_user.clone());
         // The token is void already; whoever asks again has the broker told again.
-        if let (Some(user), Some(door)) = (user, &self.door) {
-            door.revoke_node(&user).await.map_err(super::subscriptions::not_told)?;
+        if let Some(user) = user {
+            self.door()?.revoke_node(&user).await.map_err(super::subscriptions::not_told)?;
         }
         written(sequence)
+    }
+}
+
+/// [`ends`], never after the token that was shown: what it gives away is not to outlive it.
+pub(super) fn ends_within(seconds: u64, now: Timestamp, bearer: &Bearer) -> Result<Option<Timestamp>, Refusal> {
+    let wanted = ends(seconds, now)?;
+    match (wanted, bearer.expires) {
+        (Some(wanted), Some(end)) if wanted > end => Err(refused(Refused::Beyond { limit: format!("the time until {end}") })),
+        (None, end) => Ok(end),
+        (wanted, _) => Ok(wanted),
     }
 }
 

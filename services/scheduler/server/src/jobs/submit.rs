@@ -5,9 +5,11 @@ use crate::jobs::show::reason_words;
 use footplate_api::server::named_project;
 use footplate_api::v1::{SubmitJobRequest, SubmitJobResponse};
 use footplate_api::{Refusal, reason};
+use footplate_eventlog::LedgerItem;
 use footplate_events::facts::{JobSpec, JobSubmitted};
-use footplate_events::{Event, Subject};
+use footplate_events::{Aggregate, Event, Subject};
 use footplate_scheduler_core::{State, admit, outlook};
+use footplate_shell::away;
 use footplate_types::{Digest, EventId, PrincipalId, ProjectName, RunId};
 use footplate_wire::job_spec_from_wire;
 use prost::Message;
@@ -69,6 +71,10 @@ impl Submission {
         if known.project == self.project && known.body == self.body {
             return Ok(SubmitJobResponse { run_id: self.run.to_string(), sequence: known.sequence, remark: String::new() });
         }
+        if known.project != self.project {
+            let told = format!("run id {} is taken; choose another", self.run);
+            return Err(Refusal::new(&reason::ID_TAKEN, told).field("run_id").value(self.run));
+        }
         if self.key.is_empty() {
             return Err(Refusal::new(&reason::ID_TAKEN, format!("run {} exists already: {:?}", self.run, known.name)).field("run_id"));
         }
@@ -113,6 +119,9 @@ impl Jobs {
                 return Ok(SubmitJobResponse { run_id: String::new(), sequence: 0, remark });
             }
         }
+        if submission.named {
+            self.refuse_foreign(&submission).await?;
+        }
         if submission.given {
             self.refuse_notebook(&submission).await?;
         }
@@ -125,6 +134,30 @@ impl Jobs {
         if events.iter().any(|recorded| matches!(recorded.envelope.event, Event::RunCreated(_))) {
             let told = format!("run {} exists already, as a run without a job", submission.run);
             return Err(Refusal::new(&reason::ID_TAKEN, told).field("run_id").value(submission.run));
+        }
+        Ok(())
+    }
+
+    /// Series know runs by their id alone, so an id that stands in another project is never one in this. Of what it is there nothing is told.
+    async fn refuse_foreign(&self, submission: &Submission) -> Result<(), Refusal> {
+        for kind in [Aggregate::Run, Aggregate::Job] {
+            let filter = format!("{}.*.{}.{}", Subject::PREFIX, kind.as_str(), submission.run);
+            let mut from = Some(1);
+            while let Some(next) = from {
+                let (items, more) = self.shell.ledger.read(&filter, next, 1).await.map_err(away)?;
+                let own = format!("{}.{}.", Subject::PREFIX, submission.project);
+                let is_foreign = |item: &LedgerItem| match item {
+                    LedgerItem::Fact(recorded) => recorded.envelope.subject.project != submission.project,
+                    LedgerItem::Unknown { subject, .. } | LedgerItem::Poison { subject, .. } => !subject.starts_with(&own),
+                    LedgerItem::Position(_) => false,
+                };
+                if items.iter().any(is_foreign) {
+                    let told = format!("run id {} is taken; choose another", submission.run);
+                    return Err(Refusal::new(&reason::ID_TAKEN, told).field("run_id").value(submission.run));
+                }
+                // The first event of an aggregate says whose it is: what follows in this project's own is not read.
+                from = if items.is_empty() { more } else { None };
+            }
         }
         Ok(())
     }

@@ -154,3 +154,32 @@ async fn an_id_that_stands_for_a_run_without_a_job_is_refused() {
     assert_eq!((refused.kind, refused.reason.as_str()), (Kind::Conflict, "ID_TAKEN"));
     stage.scheduler.stop().await;
 }
+
+/// Series know runs by their id alone: whoever submits under the id of another project's run would read and write its metrics.
+#[tokio::test]
+async fn an_id_of_another_project_is_refused_whatever_it_is_there_and_nothing_of_it_is_told() {
+    let stage = stage().await;
+    let other = footplate_types::ProjectName::parse("secret").unwrap();
+    let run = RunId::from_bytes([0x5B; 16]);
+    let experiment_name = footplate_types::DisplayName::parse("default").unwrap();
+    let created = footplate_events::facts::RunCreated {
+        name: footplate_types::DisplayName::parse("hidden").unwrap(),
+        experiment: footplate_types::ExperimentId::of(&other, &experiment_name),
+        experiment_name,
+        body: None,
+        hypothesis: String::new(),
+    };
+    crate::stage::record(stage.broker.as_ref(), footplate_events::Subject::run(&other, run), created).await;
+    let request = footplate_api::v1::SubmitJobRequest { run_id: run.to_string(), ..keyed("", spec(1, 1)) };
+    let refused = stage.scheduler.submit(request).await.unwrap_err();
+    assert_eq!((refused.kind, refused.reason.as_str()), (Kind::Conflict, "ID_TAKEN"));
+    assert!(!refused.message.contains("hidden") && !refused.message.contains("secret"), "{}", refused.message);
+
+    let id = RunId::from_bytes([0x5C; 16]);
+    let theirs = footplate_api::v1::SubmitJobRequest { project: "secret".to_owned(), run_id: id.to_string(), ..keyed("", spec(1, 1)) };
+    stage.scheduler.submit(theirs).await.unwrap();
+    let ours = footplate_api::v1::SubmitJobRequest { run_id: id.to_string(), ..keyed("", spec(1, 1)) };
+    let refused = stage.scheduler.submit(ours).await.unwrap_err();
+    assert_eq!(refused.reason, "ID_TAKEN", "{}", refused.message);
+    stage.scheduler.stop().await;
+}
