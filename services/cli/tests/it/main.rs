@@ -12,6 +12,7 @@ mod credentials;
 mod downstream;
 mod faults;
 mod faults_days;
+mod fleet;
 mod gate;
 mod guide;
 mod help;
