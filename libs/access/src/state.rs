@@ -78,6 +78,9 @@ pub struct Subscription {
     pub deleted: Option<Mark>,
 }
 
+/// How many tokens may be made one with the other.
+pub(crate) const LINE_MAX: usize = 16;
+
 /// Who may do what, as of a sequence of the ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
@@ -96,7 +99,7 @@ impl Access {
     pub fn bearer(&self, digest: &Digest, now: Timestamp) -> Result<Bearer, Unknown> {
         let id = self.by_digest.get(digest).ok_or(Unknown::Nobody)?;
         let token = self.tokens.get(id).ok_or(Unknown::Nobody)?;
-        if let Some(mark) = &token.revoked {
+        if let Some(mark) = self.line(token).find_map(|token| token.revoked.as_ref()) {
             return Err(Unknown::Revoked(mark.reason.clone()));
         }
         if let Some(end) = token.fact.expires.filter(|end| now >= *end) {
@@ -107,6 +110,23 @@ impl Access {
             return Err(Unknown::Disabled(principal.clone()));
         }
         Ok(Bearer { principal: principal.clone(), token: Some(*id), only: project.clone(), most: *role, expires: *expires })
+    }
+
+    /// A token, the one that it was made with, and so on. It ends: a parent is there before its child, and a line is no longer than [`LINE_MAX`].
+    fn line<'a>(&'a self, token: &'a Token) -> impl Iterator<Item = &'a Token> {
+        let parent = |token: &&'a Token| token.fact.parent.and_then(|id| self.tokens.get(&id));
+        std::iter::successors(Some(token), parent).take(LINE_MAX + 1)
+    }
+
+    /// How many tokens stand above this one.
+    pub(crate) fn depth(&self, id: &TokenId) -> usize {
+        self.tokens.get(id).map_or(0, |token| self.line(token).count())
+    }
+
+    /// Whether a token is `ancestor`, or was made with it.
+    pub(crate) fn descends(&self, id: &TokenId, ancestor: &TokenId) -> bool {
+        let first = self.tokens.get(ancestor);
+        self.tokens.get(id).is_some_and(|token| self.line(token).any(|token| first.is_some_and(|first| std::ptr::eq(first, token))))
     }
 
     /// The role of a principal in a project, or everywhere; the greater of both.

@@ -268,6 +268,43 @@ fn a_limited_token_makes_none_beyond_its_limits_and_hands_them_on() {
 }
 
 #[test]
+fn what_was_made_with_a_token_falls_with_it_and_a_limited_one_takes_back_no_other() {
+    let mut world = team();
+    let leaked = world.token(1, "user:ada");
+    assert_eq!(world.try_as(&leaked, id(2), token_for(2, "user:ada")), Ok(1));
+    let copy = world.bearer(2).unwrap();
+    assert_eq!(world.try_as(&copy, id(3), token_for(3, "user:ada")), Ok(1));
+    assert_eq!(world.try_as(&copy, id(4), token_for(4, "service:vision:ci")), Ok(1));
+    let other = world.token(5, "user:ada");
+    world.root(revoke(1));
+    for n in [1, 2, 3] {
+        assert_eq!(world.bearer(n), Err(Unknown::Revoked("leaked".to_owned())), "{n}");
+    }
+    assert!(world.bearer(4).is_ok(), "what an admin gave to somebody else is theirs");
+    let limited = Bearer { most: Some(Role::Viewer), ..other };
+    world.token(6, "user:ada");
+    assert!(matches!(world.try_as(&limited, id(0), revoke(6)), Err(Refusal::Denied { .. })));
+    assert_eq!(world.try_as(&limited, id(7), token_for(7, "user:ada")), Ok(1));
+    assert_eq!(world.try_as(&limited, id(0), revoke(7)), Ok(1));
+    assert_eq!(world.try_as(&limited, id(0), revoke(5)), Ok(1), "and itself");
+}
+
+#[test]
+fn a_line_of_tokens_has_an_end() {
+    let mut world = team();
+    let mut bearer = world.token(1, "user:ada");
+    let mut made = 1;
+    while world.try_as(&bearer, id(made + 1), token_for(made + 1, "user:ada")) == Ok(1) {
+        made += 1;
+        bearer = world.bearer(made).unwrap();
+        assert!(made < 100);
+    }
+    assert_eq!(usize::from(made), crate::state::LINE_MAX);
+    world.root(revoke(1));
+    assert!(matches!(world.bearer(made), Err(Unknown::Revoked(_))), "the last falls with the first");
+}
+
+#[test]
 fn tokens_of_others_are_nobodys_business_and_a_node_makes_none() {
     let mut world = team();
     world.token(1, "user:eve");
@@ -325,6 +362,7 @@ fn a_digest_names_its_first_token() {
         project: None,
         role: None,
         expires: None,
+        parent: None,
         broker_user: None,
     };
     world.record(&who("user:eve"), Subject::token(id(7)), copy);

@@ -82,7 +82,10 @@ pub fn user_of(creds_text: &str) -> Result<KnownUser, JwtError> {
 }
 
 /// Writes a file that its owner alone reads; durable, and whole or not at all.
-pub(crate) fn write_secret(path: &Path, text: &str) -> io::Result<()> {
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_secret(path: &Path, text: &str) -> io::Result<()> {
     let unique: [u8; 8] = footplate_clock::entropy();
     let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no file is named"))?;
     let staged = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), data_encoding::HEXLOWER.encode(&unique)));

@@ -20,7 +20,7 @@ mod server_config;
 mod subscription;
 
 pub use claims::{Access, AccountLimits};
-pub use creds::{KnownUser, UserCreds, user_of};
+pub use creds::{KnownUser, UserCreds, user_of, write_secret};
 pub use folder::FolderError;
 pub use jwt::{Decoded, JwtError, decode};
 pub use key::{Key, KeyError, KeyKind};

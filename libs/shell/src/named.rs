@@ -18,8 +18,8 @@ pub struct Named<'a> {
     pub field: &'a str,
     /// That it is not there.
     pub unknown: &'a Reason,
-    /// Where it is looked for.
-    pub project: &'a ProjectName,
+    /// Where it is looked for; `None` for what belongs to no project.
+    pub project: Option<&'a ProjectName>,
 }
 
 /// The one of `known` (the project's own) that a whole id or a unique prefix names.
@@ -35,7 +35,10 @@ pub fn resolve<I: Display>(named: &Named<'_>, text: &str, known: impl Iterator<I
     }
     let mut found = known.filter(|id| id.to_string().starts_with(text));
     match (found.next(), found.next()) {
-        (None, _) => Err(Refusal::new(unknown, format!("no {what} {text} in project {project}")).field(*field).value(text)),
+        (None, _) => {
+            let place = project.map(|project| format!(" in project {project}")).unwrap_or_default();
+            Err(Refusal::new(unknown, format!("no {what} {text}{place}")).field(*field).value(text))
+        }
         (Some(id), None) => Ok(id),
         (Some(one), Some(other)) => {
             let refusal = Refusal::new(&reason::AMBIGUOUS_ID, format!("{text} fits {one} and {other}"));
@@ -52,7 +55,7 @@ mod tests {
     #[test]
     fn an_id_is_named_whole_or_by_a_prefix_that_fits_it_alone() {
         let project = ProjectName::parse("vision").unwrap();
-        let named = Named { what: "job", field: "run_id", unknown: &reason::JOB_NOT_FOUND, project: &project };
+        let named = Named { what: "job", field: "run_id", unknown: &reason::JOB_NOT_FOUND, project: Some(&project) };
         let ids = ["aaaa1".to_owned() + &"0".repeat(27), "aaaa2".to_owned() + &"0".repeat(27)];
         let find = |text: &str| resolve(&named, text, ids.iter().map(|id| RunId::parse(id).unwrap())).map(|id| id.to_string());
         assert_eq!(find(&ids[1]).unwrap(), ids[1]);

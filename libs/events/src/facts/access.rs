@@ -3,7 +3,7 @@
 //! Roles are said on the project, so that whoever changes one sees all the others; those that hold everywhere are said on the platform's own
 //! project, `_`. Of a token the ledger knows the digest alone. `body` is the digest of the request's body under the client's idempotency key.
 
-use footplate_types::{Digest, DisplayName, PrincipalId, ProjectName, Role, Timestamp};
+use footplate_types::{Digest, DisplayName, PrincipalId, ProjectName, Role, Timestamp, TokenId};
 use serde::{Deserialize, Serialize};
 
 /// A principal was made: a person, or a program. It may do nothing until it is given a role.
@@ -84,6 +84,10 @@ pub struct TokenCreated {
     /// When it ends; never when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
+    /// The token of the same principal that it was made with: it is good as long as that one is, so that whoever takes back a token that leaked takes
+    /// back what was made with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<TokenId>,
     /// The broker's user that was made with it (its public key), for a node's agent and for those who subscribe: revoked together with the token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broker_user: Option<String>,

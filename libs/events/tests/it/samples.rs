@@ -443,6 +443,7 @@ fn access_events() -> Vec<(Subject, Event)> {
             project: Some(project()),
             role: Some(Role::Viewer),
             expires: Some(Timestamp::from_millis(1_796_036_000_000)),
+            parent: Some(TokenId::from_bytes([8; 16])),
             broker_user: Some("UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4".to_owned()),
         }
         .into(),

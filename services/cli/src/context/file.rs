@@ -1,11 +1,11 @@
 //! The command line's own file, `~/.config/footplate/config.toml`: named contexts, each with an address, a project and a token.
 
 use crate::output::Failure;
+use footplate_credentials::write_secret;
 use serde::Deserialize;
 use std::{
     collections::BTreeMap,
-    io::Write as _,
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
 };
 
@@ -97,10 +97,7 @@ impl ContextFile {
         if let Some(folder) = path.parent() {
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
         }
-        let fresh = path.with_extension("toml.new");
-        let mut out = std::fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(&fresh).map_err(failed)?;
-        out.write_all(self.text().as_bytes()).and_then(|()| out.sync_all()).map_err(failed)?;
-        std::fs::rename(&fresh, path).map_err(failed)
+        write_secret(path, &self.text()).map_err(failed)
     }
 
     fn text(&self) -> String {

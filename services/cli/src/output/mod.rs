@@ -3,11 +3,13 @@
 //! Nothing here asks a server. Output is stable: the same data gives the same bytes, sorted by the caller's stated key.
 
 mod failure;
+mod secret;
 mod table;
 mod time;
 
 pub use failure::Failure;
 pub use footplate_service::Exit;
+pub use secret::SecretFile;
 pub use table::{Column, Fit, columns_of, render};
 pub use time::{ago, length};
 

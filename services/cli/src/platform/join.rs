@@ -1,8 +1,7 @@
 //! What a node joins with: one file that names the platform, the broker and the node's own secrets.
 
+use footplate_credentials::write_secret;
 use serde::{Deserialize, Serialize};
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 /// The content of the file.
@@ -66,25 +65,12 @@ impl Join {
         }
         if !self.credentials.is_empty() {
             let file = data.join("broker.creds");
-            write_secret(&file, &self.credentials).map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
+            let written = std::fs::create_dir_all(data).and_then(|()| write_secret(&file, &self.credentials));
+            written.map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
             settings.push(format!("nats.credentials={}", file.display()));
         }
         Ok(settings)
     }
-}
-
-/// Writes a file that only its owner reads, whole or not at all.
-///
-/// # Errors
-/// When it cannot be written.
-pub fn write_secret(path: &Path, text: &str) -> std::io::Result<()> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    let fresh = path.with_extension("new");
-    let mut out = std::fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-    out.write_all(text.as_bytes()).and_then(|()| out.sync_all())?;
-    std::fs::rename(&fresh, path)
 }
 
 #[cfg(test)]

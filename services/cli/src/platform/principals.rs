@@ -2,10 +2,9 @@
 //! deployment. Every other one is made by someone who has one.
 
 use footplate_clock::entropy;
+use footplate_credentials::write_secret;
 use footplate_registry_server::Bootstrap;
 use footplate_types::{Digest, PrincipalId, PrincipalKind};
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 /// Whom the token in the file of a deployment stands for.
@@ -64,13 +63,8 @@ pub fn local_token(file: &Path) -> Result<String, String> {
         Err(error) => return Err(format!("{} cannot be read: {error}", file.display())),
     }
     let token = format!("{PREFIX}{}", Digest::from_bytes(entropy()));
-    let failed = |error: std::io::Error| format!("{} cannot be written: {error}", file.display());
     // Whole or not at all: a token that was cut off would be one that is easier to guess.
-    let fresh = file.with_extension("new");
-    let mut options = std::fs::OpenOptions::new();
-    let mut out = options.create(true).mode(0o600).write(true).truncate(true).open(&fresh).map_err(failed)?;
-    out.write_all(format!("{token}\n").as_bytes()).and_then(|()| out.sync_all()).map_err(failed)?;
-    std::fs::rename(&fresh, file).map_err(failed)?;
+    write_secret(file, &format!("{token}\n")).map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
     Ok(token)
 }
 

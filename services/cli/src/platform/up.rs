@@ -17,7 +17,7 @@ use footplate_eventlog::{Broker, jetstream::Permissions};
 use footplate_registry_server::Bootstrap;
 use footplate_service::config::{AnyKnob as _, Config, Origin};
 use footplate_service::{Context, Shutdown, Supervisor};
-use footplate_types::{NodeName, PrincipalId, ProjectName};
+use footplate_types::{Digest, NodeName, PrincipalId, ProjectName};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -137,6 +137,20 @@ struct Own {
     bootstrap: Vec<Bootstrap>,
 }
 
+/// Tells of principals that an older Footplate knew by a file, and that nobody knows any more.
+fn tell_of_former_tokens(file: &Path, own: &[&str]) {
+    let Ok(text) = std::fs::read_to_string(file) else { return };
+    let own: Vec<String> = own.iter().map(|token| Digest::of(token.as_bytes()).to_string()).collect();
+    let others = text.lines().filter_map(|line| line.trim().split_once(' ')).filter(|(digest, _)| !own.iter().any(|own| own == digest));
+    let others: Vec<&str> = others.map(|(_, principal)| principal.trim()).collect();
+    if !others.is_empty() {
+        let (file, others) = (file.display(), others.join(", "));
+        tell(format!(
+            "footplate: {file} is not read any more; make {others} anew (footplate user create, footplate token create), then remove it"
+        ));
+    }
+}
+
 /// Makes the tokens of the local user and of this machine's agent, and puts the user's where the command line finds it. Bodies that are sealed
 /// are given to nodes alone, so that the agent has one of its own.
 fn own_principals(config: &Config, data: &Path, address: &str) -> anyhow::Result<Own> {
@@ -157,6 +171,7 @@ fn own_principals(config: &Config, data: &Path, address: &str) -> anyhow::Result
             tell(format!("footplate: the command line will not find this platform by itself: {error}"));
         }
     }
+    tell_of_former_tokens(&data.join("tokens"), &[&token, &node_token]);
     let project = ProjectName::parse(PROJECT_DEFAULT)?;
     let user = Bootstrap { project: Some(project), ..principals::vouched(user, &token, true) };
     let node = principals::vouched(PrincipalId::of_node(&node), &node_token, false);

@@ -125,9 +125,9 @@ impl Executor {
         self.projects.get(&run)
     }
 
-    /// Runs whose id begins with `prefix` (hex digits), at most `most`.
-    pub fn runs_with_prefix(&self, prefix: &str, most: usize) -> Vec<RunId> {
-        self.projects.keys().filter(|run| run.to_string().starts_with(prefix)).take(most).copied().collect()
+    /// The runs of a project.
+    pub fn runs_of(&self, project: &ProjectName) -> impl Iterator<Item = RunId> {
+        self.projects.iter().filter(move |(_, of)| *of == project).map(|(run, _)| *run)
     }
 
     /// Whether a run's job has ended.

@@ -7,6 +7,7 @@ use footplate_api::{Refusal, reason};
 use footplate_eventlog::Live;
 use footplate_events::facts::{Exit, WorkerExit};
 use footplate_executor_core::{AttemptState, Executor, MemberPhase, MemberState};
+use footplate_shell::{Named, resolve};
 use footplate_types::{AttemptId, MemberIndex, RunId};
 use std::time::Duration;
 use tonic::{Request, Response, Status};
@@ -27,19 +28,8 @@ impl Attempts {
 pub(crate) fn find_run(state: &Executor, project: &str, run: &str) -> Result<RunId, Status> {
     // Never another one than the request names: the caller was let in for that one alone.
     let project = named_project(project)?;
-    let unknown = || Refusal::new(&reason::RUN_NOT_FOUND, format!("run {run} is not known in project {project}")).into();
-    let is_prefix = !run.is_empty() && run.len() <= 32 && run.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
-    if !is_prefix {
-        return Err(
-            Refusal::from(footplate_types::Invalid::new("run_id", run, "a run id of 32 lower-case hex digits, or its beginning")).into()
-        );
-    }
-    let found: Vec<RunId> = state.runs_with_prefix(run, 100).into_iter().filter(|run| state.project_of(*run) == Some(&project)).collect();
-    match found[..] {
-        [run] => Ok(run),
-        [] => Err(unknown()),
-        _ => Err(Refusal::new(&reason::AMBIGUOUS_ID, format!("several runs begin with {run}")).field("run_id").value(run).into()),
-    }
+    let own = state.runs_of(&project);
+    Ok(resolve(&Named { what: "run", field: "run_id", unknown: &reason::RUN_NOT_FOUND, project: Some(&project) }, run, own)?)
 }
 
 fn exit_text(worker: &WorkerExit) -> String {

@@ -13,6 +13,6 @@ pub(crate) fn run_of(shell: &Shell, project: &ProjectName, text: &str) -> Result
     let state = shell.live.read();
     let live = state.jobs().iter().filter(|(_, job)| job.project == *project).map(|(run, _)| *run);
     let ended = state.ended().iter().filter(|(_, job)| job.project == *project).map(|(run, _)| *run);
-    let named = Named { what: "job", field: "run_id", unknown: &reason::JOB_NOT_FOUND, project };
+    let named = Named { what: "job", field: "run_id", unknown: &reason::JOB_NOT_FOUND, project: Some(project) };
     resolve(&named, text, live.chain(ended))
 }

@@ -12,5 +12,5 @@ pub(crate) type Shell = footplate_shell::Shell<Sweeps>;
 pub(crate) fn sweep_of(shell: &Shell, project: &ProjectName, text: &str) -> Result<SweepId, Refusal> {
     let state = shell.live.read();
     let known = state.sweeps().iter().filter(|(_, sweep)| sweep.project == *project).map(|(id, _)| *id);
-    resolve(&Named { what: "sweep", field: "sweep_id", unknown: &reason::SWEEP_NOT_FOUND, project }, text, known)
+    resolve(&Named { what: "sweep", field: "sweep_id", unknown: &reason::SWEEP_NOT_FOUND, project: Some(project) }, text, known)
 }

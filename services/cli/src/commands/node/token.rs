@@ -2,8 +2,8 @@
 
 use crate::{
     context::Context,
-    output::{Exit, Failure, print, tell},
-    platform::join::{Join, write_secret},
+    output::{Exit, Failure, SecretFile, print, tell},
+    platform::join::Join,
 };
 use footplate_api::v1;
 use footplate_types::{Millis, NodeName};
@@ -43,6 +43,7 @@ pub struct Args {
 /// A refusal, a file that cannot be written, or no answer.
 pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
     let client = ctx.client()?;
+    let file = args.out.as_deref().map(SecretFile::reserve).transpose()?;
     let asked = v1::CreateNodeTokenRequest {
         node: args.node.to_string(),
         label: "joins".to_owned(),
@@ -65,14 +66,13 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         );
     }
     let text = join.to_text().map_err(|error| Failure::new(Exit::Failed, error))?;
-    match &args.out {
-        None => {
+    match (file, &args.out) {
+        (None, _) | (_, None) => {
             print(&text)?;
             tell(format!("token {} of node:{}", made.id, args.node));
         }
-        Some(path) => {
-            write_secret(path, &text)
-                .map_err(|error| Failure::new(Exit::Failed, format!("{} cannot be written: {error}", path.display())))?;
+        (Some(file), Some(path)) => {
+            file.keep(&text)?;
             let data =
                 serde_json::json!({"node": args.node, "token": made.id, "file": path.display().to_string(), "expiresAt": made.expires_at});
             ctx.output.one(

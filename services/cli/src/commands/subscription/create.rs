@@ -3,8 +3,7 @@
 use super::told;
 use crate::{
     context::Context,
-    output::{Exit, Failure},
-    platform::join::write_secret,
+    output::{Exit, SecretFile},
 };
 use footplate_api::{json, v1};
 use footplate_types::{Millis, SubscriptionName};
@@ -44,9 +43,7 @@ pub struct Args {
 /// # Errors
 /// A refusal, a file that cannot be written, or no answer.
 pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
-    if args.out.exists() {
-        return Err(Failure::usage(format!("{} is there already; name another file", args.out.display())).into());
-    }
+    let file = SecretFile::reserve(&args.out)?;
     let client = ctx.client()?;
     let asked = v1::CreateSubscriptionRequest {
         project: client.project().to_owned(),
@@ -58,8 +55,7 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
     };
     // Asked once alone: a repeat could not tell the credentials again.
     let made = client.once(client.subscriptions().create_subscription(asked)).await?;
-    write_secret(&args.out, &made.broker_credentials)
-        .map_err(|error| Failure::new(Exit::Failed, format!("{} cannot be written: {error}", args.out.display())))?;
+    file.keep(&made.broker_credentials)?;
     let subscription = made.subscription.unwrap_or_default();
     let mut data = json::to_value(&subscription);
     if let Some(data) = data.as_object_mut() {

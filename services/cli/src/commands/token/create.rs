@@ -2,12 +2,10 @@
 
 use crate::{
     context::Context,
-    output::{Exit, Failure},
+    output::{Exit, Failure, SecretFile},
 };
 use footplate_api::{json, v1};
 use footplate_types::{Millis, PrincipalId, ProjectName, Role};
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -50,7 +48,7 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         return Err(Failure::usage("--expires takes a time to come, such as 12h").into());
     }
     // The file first: a token that cannot be kept is not made.
-    let mut file = args.out.as_ref().map(create).transpose()?;
+    let file = args.out.as_deref().map(SecretFile::reserve).transpose()?;
     let asked = v1::CreateTokenRequest {
         principal: args.principal.map(|principal| principal.to_string()).unwrap_or_default(),
         label: args.label,
@@ -61,20 +59,11 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         request_id: String::new(),
     };
     let client = ctx.client()?;
-    let made = client.once(client.tokens().create_token(asked)).await;
-    let made = match made {
-        Ok(made) => made,
-        Err(error) => {
-            if let Some(path) = &args.out {
-                let _ = std::fs::remove_file(path);
-            }
-            return Err(error.into());
-        }
-    };
+    let made = client.once(client.tokens().create_token(asked)).await?;
     let mut data = json::to_value(&made);
     let until = if made.expires_at.is_empty() { "without an end".to_owned() } else { format!("until {}", made.expires_at) };
-    if let (Some(file), Some(path)) = (&mut file, &args.out) {
-        file.write_all(format!("{}\n", made.secret).as_bytes()).and_then(|()| file.sync_all()).map_err(|error| unwritten(path, &error))?;
+    if let (Some(file), Some(path)) = (file, &args.out) {
+        file.keep(&format!("{}\n", made.secret))?;
         if let Some(data) = data.as_object_mut() {
             data.insert("secret".to_owned(), serde_json::Value::Null);
         }
@@ -85,13 +74,4 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
     ctx.note(format!("token {} for {}, {until}; it is told here and never again", made.id, made.principal));
     ctx.output.one(&made.secret, &data, &format!("{}\n", made.secret))?;
     Ok(Exit::Done)
-}
-
-fn create(path: &PathBuf) -> Result<std::fs::File, Failure> {
-    let made = std::fs::File::options().write(true).create_new(true).mode(0o600).open(path);
-    made.map_err(|error| unwritten(path, &error))
-}
-
-fn unwritten(path: &std::path::Path, error: &std::io::Error) -> Failure {
-    Failure::new(Exit::Failed, format!("{} cannot be written: {error}", path.display()))
 }

@@ -1,7 +1,7 @@
 //! `user enable`.
 
-use crate::{call, context::Context, output::Exit};
-use footplate_api::v1;
+use super::{Ask, ask};
+use crate::{context::Context, output::Exit};
 use footplate_types::PrincipalId;
 
 const EXAMPLES: &str = "\
@@ -25,13 +25,5 @@ pub struct Args {
 /// # Errors
 /// No such principal, a refusal, or no answer.
 pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
-    let client = ctx.client()?;
-    for principal in &args.principals {
-        let request_id = footplate_clock::request_id().to_string();
-        let asked = v1::EnablePrincipalRequest { principal: principal.to_string(), reason: args.reason.clone(), request_id };
-        let answer = call!(client, principals.enable_principal(asked))?;
-        let data = serde_json::json!({"id": principal, "sequence": answer.sequence});
-        ctx.output.one(principal.as_str(), &data, &format!("{principal} is in again\n"))?;
-    }
-    Ok(Exit::Done)
+    ask(&ctx, &args.principals, &args.reason, Ask::Enable).await
 }

@@ -8,7 +8,27 @@ pub mod resume;
 pub mod show;
 pub mod test;
 
-use footplate_api::v1::Webhook;
+use crate::{context::Context, output::Exit};
+use footplate_api::v1::{Webhook, WriteResponse};
+use footplate_types::WebhookName;
+
+/// A webhook that is there, and why something is done with it.
+#[derive(Clone, Debug, clap::Args)]
+pub struct WithReason {
+    /// Its name
+    #[arg(value_name = "NAME", value_parser = WebhookName::parse)]
+    pub name: WebhookName,
+    /// Why, for the record
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub reason: String,
+}
+
+/// Tells that it is done.
+fn done(ctx: &Context, name: &WebhookName, answer: &WriteResponse, told: &str) -> anyhow::Result<Exit> {
+    let data = serde_json::json!({"name": name, "sequence": answer.sequence});
+    ctx.output.one(name.as_str(), &data, &format!("{name} {told}\n"))?;
+    Ok(Exit::Done)
+}
 
 /// What a webhook is doing, in a word or two.
 fn state(webhook: &Webhook) -> String {

@@ -77,6 +77,7 @@ fn missing(state: &Access, one: &Bootstrap) -> Option<(Subject, Event)> {
         project: None,
         role: None,
         expires: None,
+        parent: None,
         broker_user: None,
     };
     Some((Subject::token(id), fact.into()))

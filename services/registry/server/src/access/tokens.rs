@@ -8,14 +8,12 @@ use footplate_api::{Refusal, reason};
 use footplate_clock::entropy;
 use footplate_events::facts::{TokenCreated, cut_text};
 use footplate_events::{Event, Subject};
-use footplate_shell::TRIES;
+use footplate_shell::{Named, TRIES, resolve};
 use footplate_types::{Bearer, Digest, NodeName, PrincipalId, Role, Timestamp, TokenId};
 use tonic::{Request, Response};
 
 /// The longest life of a token that has an end, in seconds: ten years.
 const EXPIRES_MAX_S: u64 = 10 * 366 * 86_400;
-/// The fewest digits of a prefix of an id.
-const PREFIX_MIN: usize = 4;
 
 #[tonic::async_trait]
 impl TokenService for AccessDesk {
@@ -42,6 +40,7 @@ impl TokenService for AccessDesk {
             project: Some(message.project.as_str()).filter(|text| !text.is_empty()).map(any_project).transpose()?,
             role: Some(message.role.as_str()).filter(|text| !text.is_empty()).map(Role::parse).transpose().map_err(Refusal::from)?,
             expires,
+            parent: None,
             broker_user: None,
         };
         let (made, sequence, is_new) = self.make(bearer, id, fact, &message.request_id).await?;
@@ -70,6 +69,7 @@ impl TokenService for AccessDesk {
             project: None,
             role: None,
             expires,
+            parent: None,
             broker_user: broker.as_ref().map(|(credentials, _)| credentials.user.clone()),
         };
         let id = footplate_clock::token_id();
@@ -136,7 +136,7 @@ impl AccessDesk {
     /// Makes a token, or finds the one that the same request has made before.
     async fn make(&self, bearer: &Bearer, id: TokenId, fact: TokenCreated, request_id: &str) -> Result<(TokenCreated, u64, bool), Refusal> {
         let asked = Asked { bearer, subject: Subject::token(id), request_id };
-        let TokenCreated { principal, digest, label, project, role, expires, broker_user } = fact.clone();
+        let TokenCreated { principal, digest, label, project, role, expires, parent: _, broker_user } = fact.clone();
         let command = Command::CreateToken { principal, digest, label, project, role, expires, broker_user };
         for _ in 0..TRIES {
             let (facts, last) = self.shell.aggregate(&asked.subject).await?;
@@ -170,24 +170,9 @@ impl AccessDesk {
 
     /// The token that a whole id or a unique prefix names, among those that the bearer may see.
     fn named(&self, bearer: &Bearer, text: &str) -> Result<TokenId, Refusal> {
-        let is_hex = text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
-        if !is_hex || !(PREFIX_MIN..=32).contains(&text.len()) {
-            let refusal = Refusal::new(&reason::INVALID_FIELD, format!("{text:?} is no id of a token")).field("id").value(text);
-            return Err(refusal.allowed(format!("32 lower-case hex digits, or the first {PREFIX_MIN} or more of them")));
-        }
         let state = self.shell.live.read();
         let sees = |whose: &PrincipalId| *whose == bearer.principal || state.may_make(bearer, whose);
-        let mut found = state.tokens().filter(|(id, token)| id.to_string().starts_with(text) && sees(&token.fact.principal));
-        match (found.next(), found.next()) {
-            (Some((id, _)), None) => Ok(*id),
-            (Some((one, _)), Some((other, _))) => {
-                let refusal = Refusal::new(&reason::AMBIGUOUS_ID, format!("{text} fits {one} and {other}")).field("id");
-                Err(refusal.value(text).allowed("more of its digits"))
-            }
-            (None, _) => match TokenId::parse(text) {
-                Ok(id) => Err(refused(Refused::NoSuchToken(id))),
-                Err(_) => Err(Refusal::new(&reason::TOKEN_NOT_FOUND, format!("there is no token {text}")).field("id").value(text)),
-            },
-        }
+        let seen = state.tokens().filter(|(_, token)| sees(&token.fact.principal)).map(|(id, _)| *id);
+        resolve(&Named { what: "token", field: "id", unknown: &reason::TOKEN_NOT_FOUND, project: None }, text, seen)
     }
 }
