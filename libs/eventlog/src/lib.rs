@@ -35,4 +35,4 @@ pub use mark::{Behind, Mark};
 pub use place::{FilePlace, Parked, Place, PlaceStore};
 pub use port::{Bounds, Broker, Expect, Headers, Message, Page, PublishError, ReadError, Stored, StreamName, TailItem};
 pub use project::{ApplyError, Projection, project};
-pub use snapshot::{Keeper, SnapshotStore, Snapshots};
+pub use snapshot::{Keeper, Landmark, SnapshotStore, Snapshots};

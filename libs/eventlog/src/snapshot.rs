@@ -44,6 +44,32 @@ struct Head {
     digest: Digest,
 }
 
+/// A place in a ledger, by which it is known again: what was read up to there is worth nothing in another ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Landmark {
+    /// When the ledger was made: a new one counts anew.
+    pub ledger: Timestamp,
+    /// The sequence of an event.
+    pub sequence: u64,
+    /// When the broker stored it: a ledger that was put back from an older copy and has grown on keeps its making. `None` where it was not known.
+    pub recorded: Option<Timestamp>,
+}
+
+impl Landmark {
+    /// Why this is not the ledger that the landmark stands in, or no longer; `None` where it is, or where the event has left the broker.
+    ///
+    /// # Errors
+    /// A broker that does not answer.
+    pub async fn misfit(&self, ledger: &Ledger, bounds: &Bounds) -> Result<Option<&'static str>, ReadError> {
+        if self.ledger != bounds.created || self.sequence > bounds.last {
+            return Ok(Some("not of this ledger"));
+        }
+        let recorded = recorded_at(ledger, bounds, self.sequence).await?;
+        let is_same = recorded.is_none() || recorded == self.recorded;
+        Ok((!is_same).then_some("the ledger was put back from an older copy"))
+    }
+}
+
 /// The snapshots of one view.
 #[derive(Clone)]
 pub struct Snapshots {
@@ -102,12 +128,10 @@ impl Snapshots {
         if head.form != self.form {
             return aside("of another form");
         }
-        if head.ledger != bounds.created || head.sequence > bounds.last {
-            return aside("not of this ledger");
-        }
-        match recorded_at(ledger, &bounds, head.sequence).await {
-            Ok(recorded) if recorded.is_none() || recorded == head.recorded => {}
-            Ok(_) => return aside("the ledger was put back from an older copy"),
+        let landmark = Landmark { ledger: head.ledger, sequence: head.sequence, recorded: head.recorded };
+        match landmark.misfit(ledger, &bounds).await {
+            Ok(None) => {}
+            Ok(Some(why)) => return aside(why),
             Err(error) => return aside(&error.to_string()),
         }
         match ciborium::from_reader(state) {

@@ -146,11 +146,13 @@ impl Files {
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&text)
             .collect::<Result<_, _>>()
             .map_err(|error| self.wrong(&self.certificate, format!("is no PEM: {error}"), CHAIN))?;
-        if chain.is_empty() {
-            return Err(self.wrong(&self.certificate, "holds no certificate", CHAIN));
-        }
-        for certificate in &chain {
-            self.look_at(certificate)?;
+        let (own, authorities) = chain.split_first().ok_or_else(|| self.wrong(&self.certificate, "holds no certificate", CHAIN))?;
+        self.look_at(own)?;
+        for (index, authority) in authorities.iter().enumerate() {
+            // Clients that find another way to an authority they trust take it all the same.
+            if let Err(error) = self.look_at(authority) {
+                tracing::warn!(certificate = index + 2, %error, "one of the certificates behind the server's own cannot be used");
+            }
         }
         let text = self.bytes(&self.key, KEY)?;
         // Not what the parser says: it may show what it read.

@@ -192,6 +192,16 @@ async fn who_never_says_hello_is_let_go() {
     assert_eq!(silent.read_to_end(&mut nothing).await.unwrap(), 0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_begins_and_never_says_in_which_protocol_is_let_go() {
+    let server = crate::fixture::start().await;
+    let mut silent = TcpStream::connect(server.address).await.unwrap();
+    silent.write_all(b"P").await.unwrap();
+    let mut nothing = Vec::new();
+    let ended = tokio::time::timeout(Duration::from_secs(60), silent.read_to_end(&mut nothing)).await;
+    assert!(ended.is_ok(), "it holds its place for ever");
+}
+
 #[tokio::test]
 async fn a_stop_does_not_wait_for_handshakes() {
     let authority = Authority::new();

@@ -114,6 +114,12 @@ pub async fn run_agent(config: Config) -> anyhow::Result<Exit> {
     let node = node_name(&config).map_err(|error| failure(Exit::Usage, error))?;
     let ca = platform_ca(&config);
     let target = Target::new(config.get(&knobs::AGENT_API)).token(config.get(&knobs::AGENT_TOKEN)).ca(ca.clone());
+    if target.is_readable_on_the_way() {
+        tracing::warn!(
+            api = target.address,
+            "the agent's token goes to the platform in the clear: name an https:// address (docs/guides/tls.md)"
+        );
+    }
     let client = Client::connect(target)?;
     let ended = footplate_service::run(options(&config), async |context: Context| {
         let broker = connect_node(&config, &node).await;

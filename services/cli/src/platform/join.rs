@@ -58,15 +58,18 @@ impl Join {
             format!("agent.token={}", self.token),
             format!("nats={}", self.nats),
         ];
+        let keep = |file: &Path, text: &str| {
+            let written = std::fs::create_dir_all(data).and_then(|()| write_secret(file, text));
+            written.map_err(|error| format!("{} cannot be written: {error}", file.display()))
+        };
         if !self.authorities.is_empty() {
             let file = data.join("platform-ca.pem");
-            write_secret(&file, &self.authorities).map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
+            keep(&file, &self.authorities)?;
             settings.push(format!("agent.ca={}", file.display()));
         }
         if !self.credentials.is_empty() {
             let file = data.join("broker.creds");
-            let written = std::fs::create_dir_all(data).and_then(|()| write_secret(&file, &self.credentials));
-            written.map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
+            keep(&file, &self.credentials)?;
             settings.push(format!("nats.credentials={}", file.display()));
         }
         Ok(settings)

@@ -304,7 +304,7 @@ pub const ALL: &[&dyn AnyKnob] = &[
     &WEBHOOKS_GIVE_UP,
 ];
 
-/// What a shell has for its own calls: whose they are, and where to. `FOOTPLATE_TOKEN` would else be taken for a slip of `FOOTPLATE_TOKENS`.
+/// What a shell has for its own calls: whose they are, and where to. They are no settings of a service, and no slips of any.
 const OF_CALLS: &[&str] = &["FOOTPLATE_ADDR", "FOOTPLATE_PROJECT", "FOOTPLATE_TOKEN", "FOOTPLATE_CONTEXT", "FOOTPLATE_CA"];
 
 /// Settings that cannot be used.

@@ -181,6 +181,20 @@ pub struct WebhookFacts {
     pub project: ProjectName,
     /// Its name.
     pub name: WebhookName,
+    /// The last sequence of the ledger that the view has read.
+    pub end: u64,
+}
+
+impl WebhookFacts {
+    /// Whether a webhook may begin there: what is beyond the next event would be passed over unsent when it comes.
+    fn check_from(&self, from: u64) -> Result<(), Invalid> {
+        let most = self.end.saturating_add(1);
+        if (1..=most).contains(&from) {
+            Ok(())
+        } else {
+            Err(Invalid::new("from_sequence", from.to_string(), format!("a ledger sequence, 1 to {most}")))
+        }
+    }
 }
 
 impl Decide for Webhooks {
@@ -189,12 +203,17 @@ impl Decide for Webhooks {
     type Refusal = WebhookRefusal;
 
     fn decide(&self, command: WebhookCommand, facts: &WebhookFacts) -> Result<Vec<Event>, WebhookRefusal> {
-        let WebhookFacts { project, name } = facts;
+        let WebhookFacts { project, name, .. } = facts;
         let known = || self.get(project, name).ok_or_else(|| WebhookRefusal::NotFound { project: project.clone(), name: name.clone() });
         let event = match command {
-            WebhookCommand::Create(fact) => Some(self.create(project, name, fact)?),
-            WebhookCommand::Replay(0) => return Err(Invalid::new("from_sequence", "0", "a ledger sequence, from 1").into()),
-            WebhookCommand::Replay(from) => known().map(|_| Some(WebhookReplayed { from }.into()))?,
+            WebhookCommand::Create(fact) => {
+                facts.check_from(fact.from)?;
+                Some(self.create(project, name, fact)?)
+            }
+            WebhookCommand::Replay(from) => {
+                facts.check_from(from)?;
+                known().map(|_| Some(WebhookReplayed { from }.into()))?
+            }
             // Whoever was told otherwise meanwhile (resumed, replayed, deleted) is not paused for what was before.
             WebhookCommand::Pause { seen, sequence, reason } => self
                 .get(project, name)
@@ -250,6 +269,8 @@ impl Webhook {
             Event::WebhookReplayed(fact) => {
                 self.from = fact.from;
                 self.round = recorded.sequence;
+                // Whoever says from where on it is to send wants it to.
+                self.paused = None;
             }
             Event::WebhookPaused(fact) => {
                 self.paused = Some(Pause { sequence: fact.sequence, reason: fact.reason.clone(), at: recorded.recorded_at });
@@ -313,7 +334,7 @@ mod tests {
     use footplate_es::harness::Story;
 
     fn facts(name: &str) -> WebhookFacts {
-        WebhookFacts { project: ProjectName::parse("vision").unwrap(), name: WebhookName::parse(name).unwrap() }
+        WebhookFacts { project: ProjectName::parse("vision").unwrap(), name: WebhookName::parse(name).unwrap(), end: 1_000 }
     }
 
     fn made(types: &[&str]) -> WebhookCreated {

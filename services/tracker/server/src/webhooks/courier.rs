@@ -8,11 +8,11 @@ use super::sign::{Secret, WebhookKey};
 use crate::figures::Figures;
 use footplate_clock::{SharedClock, entropy};
 use footplate_es::Decide as _;
-use footplate_eventlog::{Ledger, Stored, StreamName, TailItem};
+use footplate_eventlog::{Landmark, Ledger, ReadError, Stored, StreamName, TailItem};
 use footplate_events::{Subject, header};
 use footplate_shell::{Shell, TRIES};
 use footplate_tracker_core::{Next, RetryPolicy, Webhook, WebhookCommand, WebhookFacts, Webhooks};
-use footplate_types::{EventId, Millis, PrincipalId, ProjectName, WebhookName};
+use footplate_types::{EventId, Millis, PrincipalId, ProjectName, Timestamp, WebhookName};
 use futures::StreamExt;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -40,14 +40,27 @@ pub(crate) struct Office {
     pub figures: Figures,
 }
 
+impl Office {
+    /// The secret that a webhook was made with; or why it cannot be had here.
+    pub(super) fn secret_of(&self, project: &ProjectName, name: &WebhookName, webhook: &Webhook) -> Result<Secret, String> {
+        let secret = self.key.secret(project, name, webhook.id);
+        if secret.digest() == webhook.secret {
+            return Ok(secret);
+        }
+        Err("this tracker has another webhook key (`webhooks.key`) than the one that the webhook was made under".to_owned())
+    }
+}
+
 /// The sender of one webhook as it stands: whoever changes it has another sender begin.
 pub(super) struct Courier {
     office: Office,
     project: ProjectName,
     name: WebhookName,
     webhook: Webhook,
-    secret: Secret,
+    secret: Result<Secret, String>,
     journal: Journal,
+    /// When the ledger was made: what tells it from another of its name.
+    ledger_made: Timestamp,
     /// When what is not written down yet has to be; `None` when everything is.
     due: Option<Instant>,
     unsaved: u32,
@@ -59,10 +72,15 @@ struct Stopped;
 impl Courier {
     /// Sends until told to stop, or until the webhook is paused.
     pub(super) async fn run(office: Office, project: ProjectName, name: WebhookName, webhook: Webhook, stop: CancellationToken) {
-        let secret = office.key.secret(&project, &name, webhook.id);
+        let secret = office.secret_of(&project, &name, &webhook);
         let Some(journal) = loaded(&office, &project, &name, &stop).await else { return };
-        let journal = journal.fitting(&webhook);
-        let mut courier = Self { office, project, name, webhook, secret, journal, due: None, unsaved: 0 };
+        let mut journal = journal.fitting(&webhook);
+        let Some((ledger_made, stands)) = standing(&office, &journal, &stop).await else { return };
+        if !stands {
+            tracing::warn!(%project, webhook = %name, from = webhook.from, "the ledger was put back from an older copy, or is another; a webhook sends again from its beginning");
+            journal.begin_anew(&webhook);
+        }
+        let mut courier = Self { office, project, name, webhook, secret, journal, ledger_made, due: None, unsaved: 0 };
         while courier.read(&stop).await.is_ok() {}
         let stands =
             courier.office.shell.live.read().get(&courier.project, &courier.name).is_some_and(|known| known.id == courier.webhook.id);
@@ -91,8 +109,12 @@ impl Courier {
             };
             match item {
                 Some(TailItem::Position(sequence)) => self.passed(sequence),
-                Some(TailItem::Message(stored)) if !self.webhook.wants(type_of(&stored)) => self.passed(stored.sequence),
+                Some(TailItem::Message(stored)) if !self.webhook.wants(type_of(&stored)) => {
+                    self.remember(&stored);
+                    self.passed(stored.sequence);
+                }
                 Some(TailItem::Message(stored)) => {
+                    self.remember(&stored);
                     let outcome = self.attempt(&stored, stop).await?;
                     if outcome.error.is_none() {
                         self.delivered(stored.sequence).await;
@@ -141,8 +163,8 @@ impl Courier {
         let attempt = known.failures.saturating_add(1);
         let delivery = self.delivery(stored.sequence);
         let at = self.office.clock.now();
-        let outcome = if self.secret.digest() == self.webhook.secret {
-            let parcel = parcel(stored, &self.secret, delivery, attempt, at.as_millis().div_euclid(1_000));
+        let outcome = if let Ok(secret) = &self.secret {
+            let parcel = parcel(stored, secret, delivery, attempt, at.as_millis().div_euclid(1_000));
             tokio::select! {
                 () = stop.cancelled() => {
                     // Whether it was taken is not known: whoever sends next does so again.
@@ -152,7 +174,7 @@ impl Courier {
                 outcome = self.office.dialer.post(&self.webhook.url, parcel) => outcome,
             }
         } else {
-            Outcome::unsent("this tracker has another webhook key (`webhooks.key`) than the one that the webhook was made under".to_owned())
+            Outcome::unsent(self.secret.as_ref().err().cloned().unwrap_or_default())
         };
         let took_ms = u32::try_from(outcome.took.as_millis()).unwrap_or(u32::MAX);
         let (sequence, event_type) = (stored.sequence, type_of(stored).to_owned());
@@ -180,6 +202,12 @@ impl Courier {
     }
 
     /// Nothing that is wanted stands before.
+    /// Keeps which event it has come to: a ledger that has another in its place is not the one that it read.
+    fn remember(&mut self, stored: &Stored) {
+        let (sequence, recorded) = (stored.sequence, Some(stored.recorded_at));
+        self.journal.landmark = Some(Landmark { ledger: self.ledger_made, sequence, recorded });
+    }
+
     fn passed(&mut self, sequence: u64) {
         if sequence > self.journal.delivered {
             self.journal.delivered = sequence;
@@ -244,7 +272,7 @@ async fn paused(
     let subject = Subject::webhook(project, name);
     let who = PrincipalId::parse("service:tracker").expect("a literal that is valid");
     let id = EventId::derived(&[b"webhook paused", subject.to_string().as_bytes(), &seen.to_be_bytes()]);
-    let facts = WebhookFacts { project: project.clone(), name: name.clone() };
+    let facts = WebhookFacts { project: project.clone(), name: name.clone(), end: seen };
     for _ in 0..TRIES {
         let last = shell.each_fact(&subject, |_| {}).await?;
         shell.caught_up().await?;
@@ -263,6 +291,26 @@ async fn loaded(office: &Office, project: &ProjectName, name: &WebhookName, stop
         match office.journals.load(project, name).await {
             Ok(journal) => return Some(journal),
             Err(error) => tracing::warn!(%project, webhook = %name, error, "how far a webhook has come cannot be read yet"),
+        }
+        pause(AGAIN, stop).await.ok()?;
+    }
+}
+
+/// When the ledger was made, and whether it is the one that a journal was kept of; asks again until the broker answers.
+async fn standing(office: &Office, journal: &Journal, stop: &CancellationToken) -> Option<(Timestamp, bool)> {
+    loop {
+        let looked = async {
+            let bounds = office.ledger.broker().bounds(StreamName::Ledger).await?;
+            let misfit = match &journal.landmark {
+                Some(landmark) => landmark.misfit(&office.ledger, &bounds).await?.is_some(),
+                None => false,
+            };
+            // Beyond the next event there is nothing that could have been delivered.
+            Ok::<_, ReadError>((bounds.created, !misfit && journal.delivered <= bounds.last))
+        };
+        match looked.await {
+            Ok(standing) => return Some(standing),
+            Err(error) => tracing::warn!(%error, "whether webhooks go on where they were is not known yet"),
         }
         pause(AGAIN, stop).await.ok()?;
     }

@@ -1,7 +1,7 @@
 //! `WebhookService`: webhooks are made, shown, tried and taken away. Any instance answers; the leader sends.
 
 use super::courier::{Office, parcel};
-use super::dial::Unfit;
+use super::dial::{Outcome, Unfit};
 use super::journal::{ENTRIES_MAX, Entry, Journal};
 use crate::grpc::{actor_of, project_of};
 use footplate_api::v1::{self, webhook_service_server::WebhookService};
@@ -61,7 +61,7 @@ impl Desk {
     }
 
     fn asked<'a, T>(request: &Request<T>, project: &str, name: &str, request_id: &'a str) -> Result<Asked<'a>, Refusal> {
-        let facts = WebhookFacts { project: project_of(request, project)?, name: name_of(name)? };
+        let facts = WebhookFacts { project: project_of(request, project)?, name: name_of(name)?, end: 0 };
         Ok(Asked { actor: actor_of(request), facts, request_id })
     }
 
@@ -77,7 +77,8 @@ impl Desk {
                 return repeated(&facts, id, &again, asked.request_id).map(|sequence| sequence.unwrap_or(last));
             }
             shell.caught_up().await?;
-            let decided = shell.live.read().decide(command.clone(), &asked.facts).map_err(refused)?;
+            let facts = WebhookFacts { end: shell.live.position(), ..asked.facts.clone() };
+            let decided = shell.live.read().decide(command.clone(), &facts).map_err(refused)?;
             let Some(event) = decided.into_iter().next() else { return Ok(last) };
             if let Some(sequence) = shell.append(shell.envelope(id, subject.clone(), event, asked.actor.clone()), last).await? {
                 if let Err(refusal) = shell.at_least(sequence).await {
@@ -91,7 +92,7 @@ impl Desk {
 
     /// Makes a webhook; its secret, and from where on it sends.
     async fn create(&self, asked: &Asked<'_>, message: &v1::CreateWebhookRequest) -> Result<v1::CreateWebhookResponse, Refusal> {
-        let (shell, WebhookFacts { project, name }) = (&self.office.shell, &asked.facts);
+        let (shell, WebhookFacts { project, name, .. }) = (&self.office.shell, &asked.facts);
         let url = self.office.dialer.check(&message.url).await.map_err(|unfit| unfit_url(&unfit, &message.url))?;
         let from = match message.from_sequence {
             0 => self.office.ledger.end().await.map_err(away)? + 1,
@@ -112,7 +113,8 @@ impl Desk {
                 return repeated(&facts, id, &fact.into(), asked.request_id).map(|sequence| answer(sequence.unwrap_or(last), from));
             }
             shell.caught_up().await?;
-            let decided = shell.live.read().decide(WebhookCommand::Create(fact), &asked.facts).map_err(refused)?;
+            let facts = WebhookFacts { end: shell.live.position(), ..asked.facts.clone() };
+            let decided = shell.live.read().decide(WebhookCommand::Create(fact), &facts).map_err(refused)?;
             let Some(event) = decided.into_iter().next() else { return Err(Refusal::internal("a new webhook is always decided upon")) };
             if let Some(sequence) = shell.append(shell.envelope(id, subject.clone(), event, asked.actor.clone()), last).await? {
                 if let Err(refusal) = shell.at_least(sequence).await {
@@ -145,7 +147,7 @@ impl Desk {
         let busy = || Refusal::new(&reason::TOO_MANY_REQUESTS, format!("{TESTS_MAX} webhooks are tested already"));
         let _running = self.tests.try_acquire().map_err(|_| busy())?;
         let webhook = self.find(&asked.facts).await?;
-        let WebhookFacts { project, name } = &asked.facts;
+        let WebhookFacts { project, name, .. } = &asked.facts;
         let now = self.office.clock.now();
         let id = footplate_clock::event_id();
         let payload = serde_json::json!({"project": project, "webhook": name, "text": "a test: nothing happened"});
@@ -166,8 +168,13 @@ impl Desk {
             payload: payload.to_string().into(),
             recorded_at: now,
         };
-        let secret = self.office.key.secret(project, name, webhook.id);
-        let outcome = self.office.dialer.post(&webhook.url, parcel(&stored, &secret, id, 1, now.as_millis().div_euclid(1_000))).await;
+        let outcome = match self.office.secret_of(project, name, &webhook) {
+            Ok(secret) => {
+                let parcel = parcel(&stored, &secret, id, 1, now.as_millis().div_euclid(1_000));
+                self.office.dialer.post(&webhook.url, parcel).await
+            }
+            Err(why) => Outcome::unsent(why),
+        };
         Ok(v1::TestWebhookResponse {
             delivered: outcome.error.is_none(),
             status: outcome.status.into(),
@@ -297,7 +304,7 @@ impl WebhookService for Desk {
         let asked = Self::asked(&request, &message.project, &message.name, "")?;
         self.office.shell.at_least(message.at_least).await?;
         let webhook = self.find(&asked.facts).await?;
-        let WebhookFacts { project, name } = &asked.facts;
+        let WebhookFacts { project, name, .. } = &asked.facts;
         let journal = self.journal(project, name, &webhook).await?;
         let most = if message.deliveries == 0 { DELIVERIES_DEFAULT } else { (message.deliveries as usize).min(ENTRIES_MAX) };
         let deliveries = journal.entries.iter().rev().take(most).map(delivery).collect();

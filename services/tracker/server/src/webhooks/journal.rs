@@ -3,6 +3,7 @@
 //! It is written after what it tells, so that after a crash events come once more and none is missing; and only by who sends. A leader that was
 //! deposed may write once more what it had delivered before: that is further back or the same, which again costs repeats and no event.
 
+use footplate_eventlog::Landmark;
 use footplate_tracker_core::Webhook;
 use footplate_types::{EventId, ProjectName, WebhookName};
 use object_store::{ObjectStore, ObjectStoreExt, path::Path};
@@ -51,6 +52,9 @@ pub(crate) struct Journal {
     round: u64,
     /// Everything that is wanted up to here is delivered.
     pub delivered: u64,
+    /// The last event that was looked at, by which the ledger is known again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub landmark: Option<Landmark>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing: Option<Failing>,
     /// Oldest first.
@@ -65,7 +69,13 @@ impl Journal {
         let failing = self.failing.filter(|failing| is_same && failing.seen == webhook.sequence);
         // Of a former webhook of the same name nothing is told.
         let entries = if self.webhook == Some(webhook.id) { self.entries } else { VecDeque::new() };
-        Self { webhook: Some(webhook.id), round: webhook.round, delivered, failing, entries }
+        let landmark = self.landmark.filter(|_| is_same);
+        Self { webhook: Some(webhook.id), round: webhook.round, delivered, landmark, failing, entries }
+    }
+
+    /// As if nothing had been sent since the webhook was made, or replayed.
+    pub(crate) fn begin_anew(&mut self, webhook: &Webhook) {
+        (self.delivered, self.landmark, self.failing) = (webhook.from.saturating_sub(1), None, None);
     }
 
     /// Writes a try down.

@@ -78,7 +78,9 @@ fn settle(office: &Office, stint: &CancellationToken, senders: &mut BTreeMap<Key
         let sending = state.all().filter(|(_, _, webhook)| webhook.paused.is_none());
         sending.map(|(project, name, webhook)| ((project.clone(), name.clone()), webhook.clone())).collect()
     };
-    let is_current = |key: &Key, running: &Running| wanted.get(key).is_some_and(|webhook| webhook.sequence == running.sequence);
+    let is_current = |key: &Key, running: &Running| {
+        wanted.get(key).is_some_and(|webhook| webhook.sequence == running.sequence && !running.task.is_finished())
+    };
     let mut former: BTreeMap<Key, JoinHandle<()>> = BTreeMap::new();
     let over: Vec<Key> = senders.iter().filter(|(key, running)| !is_current(key, running)).map(|(key, _)| key.clone()).collect();
     for key in over {

@@ -263,6 +263,42 @@ async fn after_a_restart_it_goes_on_and_nothing_is_lost() {
     assert_eq!(firsts, wanted, "each at least once, the first of each in order");
 }
 
+/// The ledger was put back from a copy that ends earlier, and has grown on: what stands at the sequences that were delivered is something else.
+#[tokio::test]
+async fn a_journal_of_another_ledger_is_not_believed() {
+    let mut world = local().await;
+    let receiver = Receiver::taking().await;
+    let types = ["footplate.run.created"];
+    let made = world.hook("ci", &receiver.url(), &types, 0).await.unwrap();
+    world.create("first").await;
+    let wanted = world.wanted(types[0], made.from_sequence).await;
+    receiver.took(wanted[0]).await;
+    world.tracker.take().unwrap().stop().await;
+    let file = world.folder.path().join(format!("objects/webhooks/{PROJECT}/ci.json"));
+    let kept: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let written = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut other = kept.clone();
+        change(&mut other);
+        std::fs::write(&file, other.to_string()).unwrap();
+    };
+    let times: [&dyn Fn(&mut serde_json::Value); 3] = [
+        &|journal| journal["landmark"]["recorded"] = "2020-01-01T00:00:00.000000000Z".into(),
+        &|journal| journal["landmark"]["ledger"] = "2020-01-01T00:00:00.000000000Z".into(),
+        &|journal| journal["delivered"] = 1_000_000.into(),
+    ];
+    for (index, change) in times.into_iter().enumerate() {
+        written(change);
+        world.restart_after_stop().await;
+        receiver.wait(2 + index).await;
+        world.tracker.take().unwrap().stop().await;
+    }
+    written(&|_| ());
+    world.restart_after_stop().await;
+    world.create("second").await;
+    receiver.took(*world.wanted(types[0], made.from_sequence).await.last().unwrap()).await;
+    assert_eq!(receiver.sequences().iter().filter(|sequence| **sequence == wanted[0]).count(), 4, "one that fits is gone on with");
+}
+
 #[tokio::test]
 async fn another_tracker_goes_on_where_the_leader_stopped_and_knows_what_came_meanwhile() {
     let mut world = local().await;
@@ -328,6 +364,15 @@ async fn a_replay_sends_again_from_a_sequence_and_a_deleted_webhook_sends_nothin
     assert_eq!(got[3].header("ce-id"), got[0].header("ce-id"), "which its id tells");
     let refused = client.once(client.webhooks().replay_webhook(replay(0, ""))).await.unwrap_err();
     assert_eq!((refused.reason.as_str(), refused.field.as_deref()), ("INVALID_FIELD", Some("from_sequence")));
+    let beyond = world.ledger.end().await.unwrap() + 1_000;
+    let refused = client.once(client.webhooks().replay_webhook(replay(beyond, ""))).await.unwrap_err();
+    assert_eq!(
+        (refused.reason.as_str(), refused.value),
+        ("INVALID_FIELD", Some(beyond.to_string())),
+        "what comes until there would never be sent"
+    );
+    let refused = world.hook("late", &receiver.url(), &types, beyond).await.unwrap_err();
+    assert_eq!(refused.field.as_deref(), Some("from_sequence"));
     let deleted = v1::DeleteWebhookRequest { project: PROJECT.into(), name: "ci".into(), ..Default::default() };
     client.once(client.webhooks().delete_webhook(deleted.clone())).await.unwrap();
     assert_eq!(client.once(client.webhooks().delete_webhook(deleted)).await.unwrap_err().reason, "WEBHOOK_NOT_FOUND");
