@@ -4,6 +4,7 @@ use crate::mirror::MirrorError;
 use crate::operator::Operator;
 use crate::project::{KEEPER_INBOX, MirrorLimits};
 use crate::resolver::connected;
+use crate::servers::Servers;
 use async_nats::Client;
 use async_nats::client::RequestErrorKind;
 use footplate_types::ProjectName;
@@ -40,7 +41,7 @@ pub(crate) enum Answer {
 }
 
 impl Keeper {
-    pub(crate) async fn connect(servers: &str, operator: &Operator, project: &ProjectName, now: i64) -> Result<Self, MirrorError> {
+    pub(crate) async fn connect(servers: &Servers, operator: &Operator, project: &ProjectName, now: i64) -> Result<Self, MirrorError> {
         if project.as_str() == "_" {
             return Err(MirrorError::Platform);
         }

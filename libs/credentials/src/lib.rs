@@ -17,6 +17,7 @@ mod operator;
 mod project;
 mod resolver;
 mod server_config;
+mod servers;
 mod subscription;
 
 pub use claims::{Access, AccountLimits};
@@ -29,6 +30,7 @@ pub use operator::{Operator, Revocation};
 pub use project::{DELIVER_PREFIX, MIRROR, MirrorLimits, ProjectAccount};
 pub use resolver::{Resolver, ResolverError};
 pub use server_config::ServerConfig;
+pub use servers::Servers;
 pub use subscription::{Begin, Subscription, ensure_consumer, remove_consumer};
 
 /// Seconds since 1970 of the wall clock: what JWTs count in.

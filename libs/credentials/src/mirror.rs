@@ -5,6 +5,7 @@ use crate::keeper::{Answer, Keeper, code};
 use crate::operator::{Operator, Revocation};
 use crate::project::{MIRROR, MirrorLimits};
 use crate::resolver::{Resolver, ResolverError};
+use crate::servers::Servers;
 use footplate_types::{Invalid, ProjectName};
 use serde_json::Value;
 
@@ -75,19 +76,20 @@ pub struct MirrorStatus {
 /// # Errors
 /// When the server cannot be told, has no room, or does not answer in time.
 pub async fn ensure_project_mirror(
-    servers: &str,
+    servers: impl Into<Servers>,
     operator: &Operator,
     project: &ProjectName,
     limits: &MirrorLimits,
     now: i64,
 ) -> Result<MirrorStatus, MirrorError> {
+    let servers = servers.into();
     if project.as_str() == "_" {
         return Err(MirrorError::Platform);
     }
     let account = operator.project(project);
-    let resolver = Resolver::connect(servers, operator, now).await?;
+    let resolver = Resolver::connect(&servers, operator, now).await?;
     resolver.push(&account.token(operator, limits, now)?).await?;
-    let keeper = Keeper::connect(servers, operator, project, now).await?;
+    let keeper = Keeper::connect(&servers, operator, project, now).await?;
     let made = ensure(&keeper, &account.mirror(limits), limits).await;
     keeper.close().await;
     made
@@ -120,25 +122,27 @@ async fn ensure(keeper: &Keeper, wanted: &Value, limits: &MirrorLimits) -> Resul
 /// # Errors
 /// When it cannot be written down, or the server cannot be told.
 pub async fn revoke_subscriber(
-    servers: &str,
+    servers: impl Into<Servers>,
     operator: &Operator,
     project: &ProjectName,
     user: &str,
     limits: &MirrorLimits,
     now: i64,
 ) -> Result<(), MirrorError> {
+    let servers = servers.into();
     let account = operator.project(project);
     operator.revoke(&Revocation { account: account.public().to_owned(), user: user.to_owned(), at: now })?;
     let token = account.token(operator, limits, now)?;
-    Ok(Resolver::connect(servers, operator, now).await?.push(&token).await?)
+    Ok(Resolver::connect(&servers, operator, now).await?.push(&token).await?)
 }
 
 /// Makes the server forget a project's account: its subscribers are disconnected and let in no more.
 ///
 /// # Errors
 /// When the server cannot be told.
-pub async fn remove_project(servers: &str, operator: &Operator, project: &ProjectName, now: i64) -> Result<(), MirrorError> {
-    let resolver = Resolver::connect(servers, operator, now).await?;
+pub async fn remove_project(servers: impl Into<Servers>, operator: &Operator, project: &ProjectName, now: i64) -> Result<(), MirrorError> {
+    let servers = servers.into();
+    let resolver = Resolver::connect(&servers, operator, now).await?;
     resolver.delete(operator, &[operator.project(project).public()], now).await?;
     Ok(())
 }

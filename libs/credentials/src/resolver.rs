@@ -2,6 +2,7 @@
 
 use crate::folder::FolderError;
 use crate::operator::{Operator, SYSTEM_INBOX};
+use crate::servers::Servers;
 use async_nats::client::RequestErrorKind;
 use async_nats::{Client, ConnectErrorKind, ConnectOptions};
 use serde_json::Value;
@@ -60,9 +61,9 @@ impl Resolver {
     ///
     /// # Errors
     /// When nobody answers in time, or the server is not this operator's.
-    pub async fn connect(servers: &str, operator: &Operator, now: i64) -> Result<Self, ResolverError> {
+    pub async fn connect(servers: impl Into<Servers>, operator: &Operator, now: i64) -> Result<Self, ResolverError> {
         let creds = operator.system_user(now);
-        let client = connected(servers, "footplate accounts", "the system user", &creds.to_text(), SYSTEM_INBOX).await?;
+        let client = connected(&servers.into(), "footplate accounts", "the system user", &creds.to_text(), SYSTEM_INBOX).await?;
         Ok(Self { client })
     }
 
@@ -128,25 +129,25 @@ fn answered(answer: Vec<u8>) -> Result<(), ResolverError> {
 
 /// Connects with credentials, trying again while the server does not answer.
 pub(crate) async fn connected(
-    servers: &str,
+    servers: &Servers,
     name: &str,
     who: &'static str,
     creds: &str,
     inbox_prefix: &str,
 ) -> Result<Client, ResolverError> {
     let deadline = tokio::time::Instant::now() + CONNECT_WITHIN;
-    let addresses: Vec<String> = servers.split(',').map(|server| server.trim().to_owned()).collect();
+    let addresses = servers.list();
     loop {
-        let not_permitted = |reason: String| ResolverError::NotPermitted { servers: servers.to_owned(), who, reason };
+        let not_permitted = |reason: String| ResolverError::NotPermitted { servers: servers.addresses.clone(), who, reason };
         let options = ConnectOptions::with_credentials(creds).map_err(|error| not_permitted(error.to_string()))?;
-        let options = options.name(name).custom_inbox_prefix(inbox_prefix).request_timeout(Some(ANSWER_WITHIN));
+        let options = servers.trusted(options.name(name).custom_inbox_prefix(inbox_prefix).request_timeout(Some(ANSWER_WITHIN)));
         match options.connect(addresses.clone()).await {
             Ok(client) => return Ok(client),
             Err(error) if matches!(error.kind(), ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication) => {
                 return Err(not_permitted(error.to_string()));
             }
             Err(error) if tokio::time::Instant::now() >= deadline => {
-                return Err(ResolverError::Unreachable { servers: servers.to_owned(), reason: error.to_string() });
+                return Err(ResolverError::Unreachable { servers: servers.addresses.clone(), reason: error.to_string() });
             }
             Err(_) => tokio::time::sleep(CONNECT_PAUSE).await,
         }

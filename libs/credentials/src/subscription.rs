@@ -4,6 +4,7 @@ use crate::keeper::{Answer, Keeper, code};
 use crate::mirror::MirrorError;
 use crate::operator::Operator;
 use crate::project::MIRROR;
+use crate::servers::Servers;
 use footplate_types::{Invalid, ProjectName};
 use serde_json::json;
 
@@ -75,14 +76,15 @@ impl Subscription {
 /// # Errors
 /// When the name or the filter is none, or JetStream refuses it or does not answer in time.
 pub async fn ensure_consumer(
-    servers: &str,
+    servers: impl Into<Servers>,
     operator: &Operator,
     project: &ProjectName,
     subscription: &Subscription,
     now: i64,
 ) -> Result<(), MirrorError> {
+    let servers = servers.into();
     subscription.check(project)?;
-    let keeper = Keeper::connect(servers, operator, project, now).await?;
+    let keeper = Keeper::connect(&servers, operator, project, now).await?;
     let made = ensure(&keeper, subscription).await;
     keeper.close().await;
     made
@@ -105,9 +107,16 @@ async fn ensure(keeper: &Keeper, subscription: &Subscription) -> Result<(), Mirr
 ///
 /// # Errors
 /// When JetStream refuses it or does not answer in time.
-pub async fn remove_consumer(servers: &str, operator: &Operator, project: &ProjectName, name: &str, now: i64) -> Result<(), MirrorError> {
+pub async fn remove_consumer(
+    servers: impl Into<Servers>,
+    operator: &Operator,
+    project: &ProjectName,
+    name: &str,
+    now: i64,
+) -> Result<(), MirrorError> {
+    let servers = servers.into();
     Subscription { name: name.to_owned(), filter: None, begin: Begin::New }.check(project)?;
-    let keeper = Keeper::connect(servers, operator, project, now).await?;
+    let keeper = Keeper::connect(&servers, operator, project, now).await?;
     let removed = match keeper.ask(&format!("CONSUMER.DELETE.{MIRROR}.{name}"), "").await {
         Ok(Answer::Refused { code: code::CONSUMER_NOT_FOUND, .. }) => Ok(()),
         Ok(answer) => keeper.done(answer, None).map(|_| ()),

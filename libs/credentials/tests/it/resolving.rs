@@ -1,8 +1,10 @@
 //! Who is let in, and who is put out.
 
 use crate::servers::{Served, connect};
-use footplate_credentials::{Access, MirrorLimits, Operator, Resolver, ResolverError, Revocation, ServerConfig, decode, now_seconds};
-use footplate_testkit::{eventually, nats};
+use footplate_credentials::{
+    Access, MirrorLimits, Operator, Resolver, ResolverError, Revocation, ServerConfig, Servers, decode, now_seconds,
+};
+use footplate_testkit::{Authority, eventually, nats};
 use footplate_types::ProjectName;
 use std::time::Duration;
 
@@ -22,6 +24,24 @@ async fn a_server_lets_in_whom_its_operator_vouches_for_and_nobody_else() {
     assert!(matches!(refused, ResolverError::NotPermitted { .. }), "{refused}");
     let late = served.operator.platform_user("x", &Access::new([">"], [">"]), now_seconds() - 60, Some(now_seconds() - 1));
     assert!(connect(&served.server, &late).await.is_err(), "no longer good");
+}
+
+#[tokio::test]
+async fn a_server_with_an_authority_of_its_own_is_told_within_tls_and_by_nobody_else() {
+    let (home, authority) = (tempfile::tempdir().unwrap(), Authority::new());
+    let operator = Operator::create(&home.path().join("operator")).unwrap();
+    let config = ServerConfig::new(&operator, &home.path().join("accounts"), now_seconds()).unwrap();
+    let (server, client) = (authority.sign("server", &["localhost", "127.0.0.1"]), authority.sign("client", &["registry"]));
+    let (certificate, key, ca) = (server.certificate.display(), server.key.display(), authority.file());
+    let tls = format!("tls {{ cert_file: '{certificate}', key_file: '{key}', ca_file: '{}', verify: true }}", ca.display());
+    let served = nats().config(&format!("{}\n{tls}\n", config.as_str())).start().await;
+    let addresses = format!("tls://localhost:{}", served.port());
+    let servers = Servers { addresses: addresses.clone(), ca_file: Some(ca), client_certificate: Some((client.certificate, client.key)) };
+    let resolver = Resolver::connect(&servers, &operator, now_seconds()).await.unwrap();
+    let token = operator.platform_token(now_seconds()).unwrap();
+    resolver.push(&token).await.unwrap();
+    let refused = Resolver::connect(&addresses, &operator, now_seconds()).await.unwrap_err();
+    assert!(matches!(refused, ResolverError::Unreachable { .. }), "{refused}");
 }
 
 #[tokio::test]

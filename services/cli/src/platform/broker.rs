@@ -34,14 +34,9 @@ pub fn jetstream(config: &Config, own: Option<&NatsServer>, name: &str, manage_s
     jetstream.manage_streams = manage_streams;
     jetstream.replicas = config.get(&knobs::NATS_REPLICAS);
     jetstream.bytes = StreamBytes::of_disk(config.get(&knobs::NATS_DISK).0);
-    let (certificate, key) = (config.get(&knobs::NATS_CERTIFICATE), config.get(&knobs::NATS_KEY));
-    if certificate.is_empty() != key.is_empty() {
-        return Err(BrokerError::HalfCertificate);
-    }
+    let trusted = trust(config)?;
     if own.is_none() {
-        let ca = config.get(&knobs::NATS_CA);
-        jetstream.ca_file = (!ca.is_empty()).then(|| PathBuf::from(ca));
-        jetstream.client_certificate = (!certificate.is_empty()).then(|| (PathBuf::from(certificate), PathBuf::from(key)));
+        (jetstream.ca_file, jetstream.client_certificate) = trusted;
     }
     let (user, file, monitor) = (config.get(&knobs::NATS_USER), config.get(&knobs::NATS_CREDENTIALS), config.get(&knobs::NATS_MONITOR));
     if let Some(server) = own {
@@ -56,6 +51,22 @@ pub fn jetstream(config: &Config, own: Option<&NatsServer>, name: &str, manage_s
         jetstream.monitor = (!monitor.is_empty()).then_some(monitor);
     }
     Ok(jetstream)
+}
+
+/// A file of authorities, and our certificate and its key.
+type Trust = (Option<PathBuf>, Option<(PathBuf, PathBuf)>);
+
+/// Whom to take for the broker, and who we are to it within TLS, as the settings say.
+///
+/// # Errors
+/// A certificate without its key, or the other way round.
+pub(super) fn trust(config: &Config) -> Result<Trust, BrokerError> {
+    let file = |knob| Some(config.get(knob)).filter(|path: &String| !path.is_empty()).map(PathBuf::from);
+    match (file(&knobs::NATS_CERTIFICATE), file(&knobs::NATS_KEY)) {
+        (Some(certificate), Some(key)) => Ok((file(&knobs::NATS_CA), Some((certificate, key)))),
+        (None, None) => Ok((file(&knobs::NATS_CA), None)),
+        _ => Err(BrokerError::HalfCertificate),
+    }
 }
 
 /// Connects with a credentials file, and asks for answers where its user may hear them. A file that cannot be read is told of when it is

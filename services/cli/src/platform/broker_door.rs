@@ -1,9 +1,9 @@
 //! Credentials of the broker, issued with the operator's keys: for nodes that join, and for whoever subscribes to a project's events.
 
-use super::knobs;
+use super::{broker::trust, knobs};
 use footplate_credentials::{
-    Access, Begin, MirrorError, MirrorLimits, Operator, Resolver, ResolverError, Revocation, Subscription, UserCreds, ensure_consumer,
-    ensure_project_mirror, now_seconds, remove_consumer, revoke_subscriber,
+    Access, Begin, MirrorError, MirrorLimits, Operator, Resolver, ResolverError, Revocation, Servers, Subscription, UserCreds,
+    ensure_consumer, ensure_project_mirror, now_seconds, remove_consumer, revoke_subscriber,
 };
 use footplate_eventlog::jetstream::Permissions;
 use footplate_registry_server::{BrokerAnswer, BrokerConsumer, BrokerCredentials, BrokerDoor, BrokerDoorError};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// Who holds the operator's keys, and where the broker is.
 pub(super) struct OperatorDoor {
     operator: Operator,
-    servers: String,
+    servers: Servers,
     limits: MirrorLimits,
     /// One at a time: an account is told as a whole, and the last word stands, so that of two at once one could undo the other's revocation.
     telling: tokio::sync::Mutex<()>,
@@ -24,7 +24,7 @@ pub(super) struct OperatorDoor {
 
 impl OperatorDoor {
     /// Over a broker at `servers`, with the limits of the settings.
-    pub(super) fn over(operator: Operator, servers: String, config: &Config) -> Arc<dyn BrokerDoor> {
+    pub(super) fn over(operator: Operator, servers: Servers, config: &Config) -> Arc<dyn BrokerDoor> {
         let replicas = u32::try_from(config.get(&knobs::NATS_REPLICAS)).unwrap_or(1);
         let limits = MirrorLimits { bytes: config.get(&knobs::MIRROR_BYTES).0, replicas, ..MirrorLimits::default() };
         Arc::new(Self { operator, servers, limits, telling: tokio::sync::Mutex::new(()) })
@@ -40,7 +40,8 @@ impl OperatorDoor {
             return Ok(None);
         }
         let operator = Operator::open(Path::new(&folder)).map_err(|error| format!("nats.operator: {error}"))?;
-        Ok(Some(Self::over(operator, config.get(&knobs::NATS_URL), config)))
+        let (ca_file, client_certificate) = trust(config).map_err(|error| error.to_string())?;
+        Ok(Some(Self::over(operator, Servers { addresses: config.get(&knobs::NATS_URL), ca_file, client_certificate }, config)))
     }
 }
 
@@ -72,7 +73,7 @@ fn of_mirror(error: &MirrorError) -> BrokerDoorError {
 
 impl BrokerDoor for OperatorDoor {
     fn address(&self) -> String {
-        self.servers.clone()
+        self.servers.addresses.clone()
     }
 
     fn node(&self, node: &NodeName, expires: Option<Timestamp>) -> BrokerCredentials {

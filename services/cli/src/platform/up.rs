@@ -43,7 +43,7 @@ pub async fn up(config: Config) -> anyhow::Result<Exit> {
     let Own { token, node_token, mut bootstrap } = own_principals(&config, data.path(), &address)?;
     bootstrap.extend(vouched(&config)?);
     let door = match &own {
-        Some(own) => Some(OperatorDoor::over(own.operator.clone(), own.url.clone(), &config)),
+        Some(own) => Some(OperatorDoor::over(own.operator.clone(), own.url.as_str().into(), &config)),
         None => OperatorDoor::of_settings(&config).map_err(|error| failure(Exit::Usage, error))?,
     };
     let mut process = options(&config);
