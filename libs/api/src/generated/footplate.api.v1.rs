@@ -3064,7 +3064,8 @@ pub struct EventFilter {
     /// Of one run: its run, job, job-request and attempt events.
     #[prost(string, tag = "2")]
     pub run_id: ::prost::alloc::string::String,
-    /// experiment, run, job, job-request, attempt, queue, node, node-request, term.
+    /// experiment, run, job, job-request, attempt, queue, node, node-request, model, model-version, sweep, trial, project, principal, token,
+    /// subscription, webhook, term.
     #[prost(string, tag = "3")]
     pub aggregate: ::prost::alloc::string::String,
     /// A type or its beginning, such as footplate.job.
