@@ -3,16 +3,16 @@
 //! One instance does it, and two at once do no harm: a segment's name is the sequence at which it begins and is never overwritten, so that both end
 //! up with one chain; what leaves is named in a list before, and removing it twice is removing it once.
 
-use super::chain::{Archive, ArchiveError, Known};
+use super::chain::{Archive, ArchiveError, Known, lacks};
 use super::ended::{Ended, EndedRun};
 use super::gone::{self, Leaving};
-use super::segment::{self, Builder, Segment, SegmentError};
+use super::segment::{self, Builder, Entry, Segment, SegmentError};
 use super::store::Created;
 use super::{ANNOUNCED_FOR, SEGMENT_BYTES};
-use crate::port::StreamName;
+use crate::port::{Stored, StreamName};
 use bytes::Bytes;
 use footplate_types::{Digest, Timestamp};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +25,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_MAX: Duration = Duration::from_secs(60);
 /// Aggregates that are named together, at most or a few more.
 const LIST_MAX: usize = 5_000;
+/// Runs that had to wait and are looked at together.
+const AT_ONCE: usize = 500;
 
 /// What the archiver keeps where.
 #[derive(Clone, Debug)]
@@ -76,14 +78,26 @@ pub struct Archiver {
     /// What is not full yet, so that it need not be read again.
     building: Option<Builder>,
     ended: Ended,
+    /// Ended runs with an event that is too young yet, or not archived.
+    waiting: Vec<Waiting>,
     /// Whether the last list is known to be done with.
     cleared: bool,
+    /// How many events the broker lacked, beside those that are named, when they were looked for last.
+    looked_for: u64,
+}
+
+/// A run that has ended, and what keeps it.
+#[derive(Debug)]
+struct Waiting {
+    run: EndedRun,
+    sequence: u64,
+    recorded_at: Timestamp,
 }
 
 impl Archiver {
     /// An archiver of `archive`. It begins where the archive ends.
     pub fn new(archive: Archive, config: ArchiveConfig) -> Self {
-        Self { archive, config, building: None, ended: Ended::default(), cleared: false }
+        Self { archive, config, building: None, ended: Ended::default(), waiting: Vec::new(), cleared: false, looked_for: 0 }
     }
 
     /// Works until shut down, and tells how far it is after each look. What fails is tried again, with growing pauses.
@@ -121,13 +135,33 @@ impl Archiver {
     pub async fn step(&mut self) -> Result<Progress, ArchiveError> {
         let mut known = self.archive.look().await?;
         self.is_same_ledger(&known).await?;
+        self.is_its_store(&known).await?;
         while let Some(grown) = self.one_segment(&known).await? {
             known = grown;
         }
+        known = self.name_lacking(known).await?;
         if let Some(keep) = self.config.keep_ended {
-            known = self.let_go(known, keep).await?;
+            let gone = self.let_go(known, keep).await;
+            if gone.is_err() {
+                self.forget_ended();
+            }
+            known = gone?;
         }
         Ok(progress(&known))
+    }
+
+    /// Begins anew with what has ended: what was found and not written down is found again.
+    fn forget_ended(&mut self) {
+        (self.ended, self.waiting) = (Ended::default(), Vec::new());
+    }
+
+    /// A ledger that lacks events was archived before anything left it. A chain that began behind the gap would be taken for whole.
+    async fn is_its_store(&self, known: &Known) -> Result<(), ArchiveError> {
+        let bounds = self.archive.broker().bounds(StreamName::Ledger).await?;
+        match lacks(&bounds) {
+            lacks if lacks > 0 && known.end() == 0 => Err(ArchiveError::OtherStore { lacks }),
+            _ => Ok(()),
+        }
     }
 
     /// A ledger that was put back from a copy older than its archive has other events where the archive has its last ones.
@@ -201,35 +235,86 @@ impl Archiver {
         Ok(known)
     }
 
-    /// Removes what the last list names, looks for what has ended since, and names that.
-    async fn let_go(&mut self, known: Known, keep: Duration) -> Result<Known, ArchiveError> {
+    /// Names what a hand removed from the broker, so that nobody needs to look for it in every segment. Costs a pass over all that is archived, once.
+    async fn name_lacking(&mut self, known: Known) -> Result<Known, ArchiveError> {
+        let bounds = self.archive.broker().bounds(StreamName::Ledger).await?;
+        let unnamed = lacks(&bounds).saturating_sub(known.accounted());
+        if !known.unlisted || unnamed == self.looked_for {
+            return Ok(known);
+        }
+        let mut lacking: BTreeMap<String, Leaving> = BTreeMap::new();
+        for entry in known.entries.iter() {
+            let held = self.held(entry).await?;
+            let segment = self.archive.segment(&known, entry.head.number).await?;
+            let is_named = |stored: &Stored| known.gone.place(&stored.subject).is_some_and(|place| stored.sequence <= place.through);
+            for stored in segment.messages(1).filter(|stored| !held.contains(&stored.sequence) && !is_named(stored)) {
+                let subject = stored.subject.clone();
+                // Where the aggregate began is not looked for: who reads it passes over the segments before.
+                let new = Leaving { subject: stored.subject, through: 0, events: 0, first_segment: 1, last_segment: 0 };
+                let leaving = lacking.entry(subject).or_insert(new);
+                (leaving.through, leaving.last_segment) = (stored.sequence, entry.head.number);
+                leaving.events += 1;
+            }
+        }
+        self.looked_for = unnamed;
+        let lacking: Vec<Leaving> = lacking.into_values().collect();
         let mut known = known;
+        for part in lacking.chunks(LIST_MAX) {
+            tracing::warn!(aggregates = part.len(), "events were removed from the broker by hand; they are read from the archive");
+            known = self.write_list(&known, part).await?;
+        }
+        Ok(known)
+    }
+
+    /// The sequences that the broker has within a segment.
+    async fn held(&self, entry: &Entry) -> Result<BTreeSet<u64>, ArchiveError> {
+        let mut held = BTreeSet::new();
+        let mut from = Some(entry.head.first);
+        while let Some(next) = from.filter(|next| *next <= entry.head.last) {
+            let page = self.archive.broker().read(StreamName::Ledger, "fp.ledger.>", next, PAGE).await?;
+            held.extend(page.messages.iter().map(|stored| stored.sequence).filter(|sequence| *sequence <= entry.head.last));
+            from = page.next;
+        }
+        Ok(held)
+    }
+
+    /// Writes the next list, or finds that another archiver has.
+    async fn write_list(&mut self, known: &Known, list: &[Leaving]) -> Result<Known, ArchiveError> {
+        let name = gone::name(known.ledger, known.lists + 1);
+        let bytes: Bytes = gone::seal(known.ledger, known.lists + 1, list)
+            .map_err(|error| ArchiveError::List { name: name.clone(), why: error.to_string() })?;
+        self.cleared = false;
+        match self.archive.store().create(&name, bytes).await.map_err(|error| ArchiveError::Away(error.to_string()))? {
+            Created::New => tracing::info!(name, aggregates = list.len(), "a list of what leaves the broker is written"),
+            Created::Exists => {
+                tracing::info!(name, "another archiver was first; its list is the one");
+                self.forget_ended();
+                self.looked_for = 0;
+            }
+        }
+        self.archive.look().await
+    }
+
+    /// Removes what the last list names, looks for what has ended since, names that and removes it: one list at a time, since each waits a while.
+    async fn let_go(&mut self, known: Known, keep: Duration) -> Result<Known, ArchiveError> {
         if !self.cleared {
             if let Some(list) = self.archive.list(known.ledger, known.lists).await? {
                 self.remove(list).await?;
             }
             self.cleared = true;
         }
-        loop {
-            let list = self.next_list(&known, keep).await?;
-            if list.is_empty() {
-                return Ok(known);
-            }
-            let (aggregates, events) = (list.len(), list.iter().map(|leaving| leaving.events).sum::<u64>());
-            let number = known.lists + 1;
-            let bytes: Bytes = gone::seal(known.ledger, number, &list)
-                .map_err(|error| ArchiveError::List { name: gone::name(known.ledger, number), why: error.to_string() })?;
-            self.cleared = false;
-            let name = gone::name(known.ledger, number);
-            self.archive.store().create(&name, bytes).await.map_err(|error| ArchiveError::Away(error.to_string()))?;
-            tracing::info!(name, aggregates, events, "ended aggregates are about to leave the broker");
-            known = self.archive.look().await?;
-            // Whoever wrote the list of that number: it is the one.
-            if let Some(list) = self.archive.list(known.ledger, number).await? {
-                self.remove(list).await?;
-            }
-            self.cleared = true;
+        let list = self.next_list(&known, keep).await?;
+        if list.is_empty() {
+            return Ok(known);
         }
+        let number = known.lists + 1;
+        let known = self.write_list(&known, &list).await?;
+        // Whoever wrote the list of that number: it is the one.
+        if let Some(list) = self.archive.list(known.ledger, number).await? {
+            self.remove(list).await?;
+        }
+        self.cleared = true;
+        Ok(known)
     }
 
     /// Waits until every reader knows the list, then removes what it names, one subject at a time, in the order of their last sequences.
@@ -260,6 +345,18 @@ impl Archiver {
         let mut list = Vec::new();
         let now = footplate_clock::now();
         let old = |at: Timestamp| u128::from(now.millis_since(at)) >= keep.as_millis();
+        let (due, waiting) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition::<Vec<_>, _>(|waiting| waiting.sequence <= known.end() && old(waiting.recorded_at));
+        self.waiting = waiting;
+        let mut due: Vec<EndedRun> = due.into_iter().map(|waiting| waiting.run).collect();
+        while !due.is_empty() && list.len() < LIST_MAX {
+            let rest = due.split_off(due.len().min(AT_ONCE));
+            list.extend(self.archived_whole(known, due, &old).await?);
+            due = rest;
+        }
+        // For the next list.
+        self.waiting.extend(due.into_iter().map(|run| Waiting { run, sequence: 0, recorded_at: Timestamp::default() }));
         while list.len() < LIST_MAX {
             let number = self.ended.looked_at() + 1;
             if !known.entries.get(number as usize - 1).is_some_and(|entry| old(entry.ends)) {
@@ -276,7 +373,7 @@ impl Archiver {
     /// Those of some runs that may leave, each with all that belongs to it: every event that the broker has of them is old enough and stands in the
     /// segments, the same in every byte.
     async fn archived_whole(
-        &self,
+        &mut self,
         known: &Known,
         ended: Vec<EndedRun>,
         old: &impl Fn(Timestamp) -> bool,
@@ -284,11 +381,18 @@ impl Archiver {
         let mut runs = Vec::with_capacity(ended.len());
         for run in ended {
             let mut subjects = Vec::with_capacity(run.subjects.len());
-            for (subject, first_segment) in run.subjects {
-                subjects.push(self.in_broker(known, subject, first_segment, old).await?);
+            let mut keeps = None;
+            for (subject, first_segment) in &run.subjects {
+                match self.in_broker(known, subject, *first_segment, old).await? {
+                    InBroker::Whole(held) => subjects.push(held),
+                    other => keeps = Some(other),
+                }
             }
-            if let Some(subjects) = subjects.into_iter().collect::<Option<Vec<Held>>>() {
-                runs.push(subjects);
+            match keeps {
+                None => runs.push(subjects),
+                Some(InBroker::Until { sequence, recorded_at }) => self.waiting.push(Waiting { run, sequence, recorded_at }),
+                // A run of which something has gone already stays as it is.
+                Some(_) => {}
             }
         }
         let differing = self.differing(known, &runs).await?;
@@ -296,29 +400,30 @@ impl Archiver {
         Ok(whole.flat_map(|(_, subjects)| subjects).map(|held| held.leaving).collect())
     }
 
-    /// What the broker has of an aggregate; nothing where some of it must stay.
+    /// What the broker has of an aggregate.
     async fn in_broker(
         &self,
         known: &Known,
-        subject: String,
+        subject: &str,
         first_segment: u32,
         old: &impl Fn(Timestamp) -> bool,
-    ) -> Result<Option<Held>, ArchiveError> {
+    ) -> Result<InBroker, ArchiveError> {
         let mut events = Vec::new();
         let mut from = Some(1);
         while let Some(next) = from {
-            let page = self.archive.broker().read(StreamName::Ledger, &subject, next, PAGE).await?;
+            let page = self.archive.broker().read(StreamName::Ledger, subject, next, PAGE).await?;
             for stored in &page.messages {
                 if stored.sequence > known.end() || !old(stored.recorded_at) {
-                    return Ok(None);
+                    return Ok(InBroker::Until { sequence: stored.sequence, recorded_at: stored.recorded_at });
                 }
                 events.push((stored.sequence, segment::fingerprint(stored)));
             }
             from = page.next;
         }
-        let Some((through, _)) = events.last().copied() else { return Ok(None) };
+        let Some((through, _)) = events.last().copied() else { return Ok(InBroker::Nothing) };
         let last_segment = known.entry_at(through).map_or(first_segment, |entry| entry.head.number);
-        Ok(Some(Held { leaving: Leaving { subject, through, events: events.len() as u64, first_segment, last_segment }, events }))
+        let leaving = Leaving { subject: subject.to_owned(), through, events: events.len() as u64, first_segment, last_segment };
+        Ok(InBroker::Whole(Held { leaving, events }))
     }
 
     /// Which of some runs have an event that does not stand in its segment as it stands in the broker. Each segment is read once.
@@ -342,6 +447,16 @@ impl Archiver {
         }
         Ok(differing)
     }
+}
+
+/// What stands in the broker of an aggregate whose run has ended.
+enum InBroker {
+    /// Events that all may leave.
+    Whole(Held),
+    /// One that must stay: it is too young, or not archived.
+    Until { sequence: u64, recorded_at: Timestamp },
+    /// None.
+    Nothing,
 }
 
 /// An aggregate as the broker has it.

@@ -81,10 +81,10 @@ impl Archived {
         let mut messages = Vec::new();
         let mut archived = from.saturating_sub(1);
         for number in place.first_segment..=place.last_segment {
-            let segment = self.archive.segment(known, number).await?;
-            if segment.entry().head.last < from {
+            if known.entries.get(number as usize - 1).is_some_and(|entry| entry.head.last < from) {
                 continue;
             }
+            let segment = self.archive.segment(known, number).await?;
             for stored in segment.matching(from, |other| other == subject) {
                 if messages.len() == most {
                     return Ok(Page { messages, next: Some(stored.sequence) });
@@ -99,13 +99,19 @@ impl Archived {
     }
 
     async fn last_of(&self, subject: &str) -> Result<Option<Stored>, ReadError> {
-        if let Some(stored) = self.below().last(StreamName::Ledger, subject).await? {
-            return Ok(Some(stored));
-        }
+        let held = self.below().last(StreamName::Ledger, subject).await?;
         for _ in 0..TRIES {
             let known = self.archive.current().await?;
-            if let Some(place) = known.place(subject) {
-                return self.last_archived(&known, place, subject).await;
+            match (&held, known.place(subject)) {
+                // What left is older. A hand may have removed the last one alone.
+                (Some(held), place) if known.unlisted || place.is_none_or(|place| held.sequence >= place.through) => {
+                    return Ok(Some(held.clone()));
+                }
+                (_, Some(place)) => {
+                    let archived = self.last_archived(&known, place, subject).await?;
+                    return Ok(archived.into_iter().chain(held).max_by_key(|stored| stored.sequence));
+                }
+                _ => {}
             }
             if self.archive.assured().await?.place(subject).is_none() {
                 return Ok(None);
@@ -126,18 +132,33 @@ impl Archived {
 
     /// What the broker must be asked so that an expectation means what it meant before the aggregate left. An id that the archive holds is not new.
     async fn expected(&self, subject: &str, expected: u64) -> Result<u64, PublishError> {
-        let away = |error: ReadError| PublishError::Unavailable(error.to_string());
+        let away = |error| match error {
+            ReadError::Unavailable(why) => PublishError::Unavailable(why),
+            ReadError::Refused(why) => PublishError::Refused(why),
+        };
         // Only who takes an id for new could be wrong unnoticed.
         let known = if expected == 0 { self.archive.assured().await } else { self.archive.current().await };
         let known = known.map_err(away)?;
         let Some(place) = known.place(subject) else { return Ok(expected) };
-        // While the broker has an event of it, its own answer is the right one.
-        if expected > place.through || self.below().last(StreamName::Ledger, subject).await.map_err(away)?.is_some() {
+        let held = self.below().last(StreamName::Ledger, subject).await.map_err(away)?.map_or(0, |stored| stored.sequence);
+        // It may leave before the broker is asked again, and be new to it then.
+        if held > 0 && expected == 0 {
+            return Err(PublishError::Conflict);
+        }
+        // While the broker has its last event, its own answer is the right one.
+        if held >= place.through || known.unlisted && held > 0 {
             return Ok(expected);
         }
+        if expected > place.through {
+            return Err(PublishError::Conflict);
+        }
+        // A list says what the last one was; no segment need be read.
+        if !known.unlisted && expected == place.through {
+            return Ok(held);
+        }
         let last = self.last_archived(&known, place, subject).await.map_err(away)?;
-        match last.map_or(0, |stored| stored.sequence) {
-            last if last == expected => Ok(0),
+        match last.map_or(held, |stored| stored.sequence.max(held)) {
+            last if last == expected => Ok(held),
             _ => Err(PublishError::Conflict),
         }
     }

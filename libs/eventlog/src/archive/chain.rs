@@ -10,8 +10,9 @@ use crate::port::{Bounds, Broker, ReadError, StreamName};
 use footplate_types::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 /// How old a reader's knowledge gets before it is looked up again, beside the reading.
@@ -22,6 +23,8 @@ pub const STALE_AFTER: Duration = Duration::from_secs(120);
 pub const ANNOUNCED_FOR: Duration = Duration::from_secs(300);
 /// Segments that are kept unpacked: one for who reads on, one for who came in between.
 const KEPT: usize = 2;
+/// Segments that are unpacked at the same time: each takes tens of megabytes until it is.
+const UNPACKED_AT_ONCE: usize = 2;
 
 /// Why the archive cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,6 +50,15 @@ pub enum ArchiveError {
         /// Where.
         sequence: u64,
     },
+    /// The store holds nothing of a ledger that was archived.
+    #[error(
+        "the broker lacks {lacks} events of the ledger and the object store holds no segment of it: it is not the store that the ledger was archived \
+         in; start with the right one"
+    )]
+    OtherStore {
+        /// How many events are lacking.
+        lacks: u64,
+    },
     /// The object store does not answer.
     #[error("the archive of the ledger is away: {0}")]
     Away(String),
@@ -60,7 +72,9 @@ impl From<ArchiveError> for ReadError {
         match error {
             ArchiveError::Broker(error) => error,
             ArchiveError::Away(_) => Self::Unavailable(error.to_string()),
-            ArchiveError::Segment(_) | ArchiveError::List { .. } | ArchiveError::Diverged { .. } => Self::Refused(error.to_string()),
+            ArchiveError::Segment(_) | ArchiveError::List { .. } | ArchiveError::Diverged { .. } | ArchiveError::OtherStore { .. } => {
+                Self::Refused(error.to_string())
+            }
         }
     }
 }
@@ -114,7 +128,7 @@ impl Known {
     }
 
     /// How many events the broker lacks for reasons that are known.
-    fn accounted(&self) -> u64 {
+    pub(super) fn accounted(&self) -> u64 {
         let gaps: u64 = self.entries.iter().map(|entry| entry.head.last + 1 - entry.head.first - entry.head.count).sum();
         gaps + self.gone.events()
     }
@@ -126,7 +140,7 @@ impl Known {
 }
 
 /// How many events the broker lacks.
-fn lacks(bounds: &Bounds) -> u64 {
+pub(super) fn lacks(bounds: &Bounds) -> u64 {
     bounds.last.saturating_sub(bounds.messages)
 }
 
@@ -142,6 +156,15 @@ struct Shared {
     known: Mutex<Known>,
     kept: Mutex<VecDeque<Arc<Segment>>>,
     looking: tokio::sync::Mutex<()>,
+    /// When a look beside the reading was begun last, and whether it goes on.
+    beside: Mutex<Beside>,
+    unpacking: Semaphore,
+}
+
+#[derive(Debug, Default)]
+struct Beside {
+    begun: Option<Instant>,
+    goes_on: bool,
 }
 
 impl std::fmt::Debug for Archive {
@@ -160,6 +183,8 @@ impl Archive {
                 known: Mutex::default(),
                 kept: Mutex::default(),
                 looking: tokio::sync::Mutex::default(),
+                beside: Mutex::default(),
+                unpacking: Semaphore::new(UNPACKED_AT_ONCE),
             }),
         }
     }
@@ -204,16 +229,26 @@ impl Archive {
         Ok(Known { ledger: bounds.created, ..Known::default() })
     }
 
-    /// Looks in a task of its own, one at a time.
+    /// Looks in a task of its own, one at a time, and after a failure not at once again, however many read.
     fn look_beside(&self) {
-        let Ok(held) = self.shared.looking.try_lock() else { return };
-        drop(held);
+        {
+            let mut beside = self.beside();
+            if beside.goes_on || beside.begun.is_some_and(|begun| begun.elapsed() < LOOK_EVERY) {
+                return;
+            }
+            *beside = Beside { begun: Some(Instant::now()), goes_on: true };
+        }
         let archive = self.clone();
         tokio::spawn(async move {
             if let Err(error) = archive.look().await {
                 tracing::warn!(%error, "the archive of the ledger could not be looked at");
             }
+            archive.beside().goes_on = false;
         });
+    }
+
+    fn beside(&self) -> MutexGuard<'_, Beside> {
+        self.shared.beside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is known, and by now surely holds everything that had left the broker when this was called. The broker itself tells, where the store is
@@ -243,8 +278,16 @@ impl Archive {
         if known.looked.is_none() || known.ledger != bounds.created {
             known = Known { ledger: bounds.created, entries: Arc::new(self.index(bounds.created).await?), ..Known::default() };
         }
-        self.follow_chain(&mut known).await?;
+        // Lists before the chain: a segment that a list names was written before it.
         self.follow_lists(&mut known).await?;
+        self.follow_chain(&mut known).await?;
+        if lacks(&bounds) > 0 && known.end() == 0 && self.known().ledger != known.ledger {
+            let lacks = lacks(&bounds);
+            tracing::warn!(
+                lacks,
+                "the broker lacks events of the ledger and the object store has no segment of it: is it the right store?"
+            );
+        }
         // What may lie beyond the archive's end is nobody's loss but the ledger's own.
         let unlisted = lacks(&bounds) > known.accounted() && known.end() > 0;
         if unlisted && !known.unlisted {
@@ -285,10 +328,10 @@ impl Archive {
 
     async fn follow_chain(&self, known: &mut Known) -> Result<(), ArchiveError> {
         loop {
-            let before = known.entries.last();
             let name = segment::name(known.ledger, known.end() + 1);
+            let _turn = self.turn().await?;
             let Some(bytes) = self.load(&name).await? else { return Ok(()) };
-            let segment = Segment::open(known.ledger, before, &bytes)?;
+            let segment = opened(known.ledger, known.entries.last().cloned(), bytes).await?;
             Arc::make_mut(&mut known.entries).push(segment.entry().clone());
         }
     }
@@ -331,12 +374,15 @@ impl Archive {
         if let Some(kept) = self.kept(entry) {
             return Ok(kept);
         }
+        let _turn = self.turn().await?;
+        // Whoever had the turn before may have read this very one.
+        if let Some(kept) = self.kept(entry) {
+            return Ok(kept);
+        }
         let name = segment::name(known.ledger, entry.head.first);
         let bytes = self.load(&name).await?.ok_or_else(|| SegmentError::Missing { name: name.clone() })?;
         let before = at.checked_sub(1).and_then(|before| known.entries.get(before)).cloned();
-        let ledger = known.ledger;
-        let opened = tokio::task::spawn_blocking(move || Segment::open(ledger, before.as_ref(), &bytes)).await;
-        let segment = Arc::new(opened.map_err(|error| ArchiveError::Away(error.to_string()))??);
+        let segment = Arc::new(opened(known.ledger, before, bytes).await?);
         if segment.entry().digest != entry.digest {
             let (found, wanted) = (segment.entry().digest.to_string(), entry.digest.to_string());
             return Err(SegmentError::Unchained { name, field: "digest", found, wanted }.into());
@@ -345,6 +391,11 @@ impl Archive {
         all.push_front(segment.clone());
         all.truncate(KEPT);
         Ok(segment)
+    }
+
+    /// The turn to unpack a segment.
+    async fn turn(&self) -> Result<SemaphorePermit<'_>, ArchiveError> {
+        self.shared.unpacking.acquire().await.map_err(|error| ArchiveError::Away(error.to_string()))
     }
 
     fn kept(&self, entry: &Entry) -> Option<Arc<Segment>> {
@@ -375,6 +426,12 @@ impl Archive {
         }
         Ok(events)
     }
+}
+
+/// Unpacks a segment, which takes a while: not on the runtime's threads.
+async fn opened(ledger: Timestamp, before: Option<Entry>, bytes: bytes::Bytes) -> Result<Segment, ArchiveError> {
+    let opened = tokio::task::spawn_blocking(move || Segment::open(ledger, before.as_ref(), &bytes)).await;
+    Ok(opened.map_err(|error| ArchiveError::Away(error.to_string()))??)
 }
 
 fn index_name(ledger: Timestamp) -> String {

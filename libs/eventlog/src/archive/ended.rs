@@ -13,7 +13,7 @@ use std::collections::HashMap;
 const ENDS: [&str; 3] = ["footplate.run.sealed.v1", "footplate.job.ended.v1", "footplate.trial.finished.v1"];
 
 /// A run whose events may leave, with the subjects of all that belongs to it and the segment in which each begins.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct EndedRun {
     pub(super) subjects: Vec<(String, u32)>,
 }

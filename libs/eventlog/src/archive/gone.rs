@@ -43,6 +43,9 @@ pub(super) fn name(ledger: Timestamp, number: u32) -> String {
 pub(super) fn seal(ledger: Timestamp, number: u32, list: &[Leaving]) -> Result<Bytes, FrameError> {
     let head = Head { ledger, number, count: list.len(), events: list.iter().map(|leaving| leaving.events).sum() };
     let body = serde_json::to_vec(list).map_err(|error| FrameError::Content(error.to_string()))?;
+    if body.len() > BODY_MAX {
+        return Err(FrameError::Content(format!("it has {} bytes, and none over {BODY_MAX} is read", body.len())));
+    }
     frame::seal(FORM, &head, &body).map(|(bytes, _)| bytes)
 }
 

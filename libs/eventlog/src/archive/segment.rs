@@ -215,8 +215,7 @@ impl Segment {
 
     /// Its messages from sequence `from` on.
     pub fn messages(&self, from: u64) -> impl Iterator<Item = Stored> + '_ {
-        let begin = self.places.partition_point(|(sequence, _)| *sequence < from);
-        self.places[begin..].iter().filter_map(|(_, at)| message(&self.body, *at).map(|(raw, _)| raw.stored()))
+        self.matching(from, |_| true)
     }
 
     /// Those of them whose subject `wanted` takes.
@@ -258,31 +257,32 @@ struct Raw<'a> {
     recorded_at: Timestamp,
     subject: &'a str,
     headers: Vec<(&'a str, &'a str)>,
-    payload: Bytes,
+    payload: &'a [u8],
 }
 
 impl Raw<'_> {
+    /// A copy: one small message that somebody keeps must not keep the whole body.
     fn stored(self) -> Stored {
         Stored {
             sequence: self.sequence,
             subject: self.subject.to_owned(),
             headers: self.headers.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
-            payload: self.payload,
+            payload: Bytes::copy_from_slice(self.payload),
             recorded_at: self.recorded_at,
         }
     }
 }
 
 /// The message at a place, and the place of the next.
-fn message(body: &Bytes, at: usize) -> Option<(Raw<'_>, usize)> {
+fn message(body: &[u8], at: usize) -> Option<(Raw<'_>, usize)> {
     let mut at = at;
-    let mut take = |most: usize| -> Option<(usize, &[u8])> {
+    let mut take = |most: usize| -> Option<&[u8]> {
         let from = at;
         at = at.checked_add(most)?;
-        body.get(from..at).map(|part| (from, part))
+        body.get(from..at)
     };
-    let sequence = u64::from_le_bytes(take(8)?.1.try_into().ok()?);
-    let nanos = i64::from_le_bytes(take(8)?.1.try_into().ok()?);
+    let sequence = u64::from_le_bytes(take(8)?.try_into().ok()?);
+    let nanos = i64::from_le_bytes(take(8)?.try_into().ok()?);
     let subject = text(&mut take)?;
     let count = length(&mut take)?;
     let mut headers = Vec::with_capacity(count.min(64));
@@ -290,17 +290,16 @@ fn message(body: &Bytes, at: usize) -> Option<(Raw<'_>, usize)> {
         headers.push((text(&mut take)?, text(&mut take)?));
     }
     let most = length(&mut take)?;
-    let (from, payload) = take(most)?;
-    let payload = body.slice(from..from + payload.len());
+    let payload = take(most)?;
     Some((Raw { sequence, recorded_at: Timestamp::from_nanos(nanos), subject, headers, payload }, at))
 }
 
-fn length<'a>(take: &mut impl FnMut(usize) -> Option<(usize, &'a [u8])>) -> Option<usize> {
-    let bytes = take(4)?.1.try_into().ok()?;
+fn length<'a>(take: &mut impl FnMut(usize) -> Option<&'a [u8]>) -> Option<usize> {
+    let bytes = take(4)?.try_into().ok()?;
     usize::try_from(u32::from_le_bytes(bytes)).ok()
 }
 
-fn text<'a>(take: &mut impl FnMut(usize) -> Option<(usize, &'a [u8])>) -> Option<&'a str> {
+fn text<'a>(take: &mut impl FnMut(usize) -> Option<&'a [u8]>) -> Option<&'a str> {
     let most = length(take)?;
-    std::str::from_utf8(take(most)?.1).ok()
+    std::str::from_utf8(take(most)?).ok()
 }

@@ -504,6 +504,128 @@ async fn what_a_hand_removed_is_found_in_the_segments_too() {
 }
 
 #[tokio::test]
+async fn what_a_hand_removed_is_named_once_and_only_its_own_aggregate_is_looked_for_in_segments() {
+    let world = World::new().await;
+    let archive = world.archive();
+    world.archiver(&archive, None).step().await.unwrap();
+    // The last of one job's events, and the first of another's.
+    let jobs = |number| on(&world.before, &format!("fp.ledger.p.job.{}", run_id(number)));
+    let (last, first) = (jobs(1).pop().unwrap(), jobs(2).remove(0));
+    world.broker.remove(StreamName::Ledger, last.sequence);
+    world.broker.remove(StreamName::Ledger, first.sequence);
+    let archive = world.archive();
+    world.archiver(&archive, None).step().await.unwrap();
+    let known = archive.known();
+    assert!(!known.unlisted && known.gone.aggregates() == 2 && known.gone.events() == 2, "{known:?}");
+    let archived = Archived::new(archive.clone());
+    reads_the_same(&archived, &world.before).await;
+    let loads = world.store.loads();
+    assert_eq!(all(&archived, &jobs(3)[0].subject).await, jobs(3));
+    archived.publish(StreamName::Ledger, event("fp.ledger.p.run.new", "created"), Expect::Subject(0)).await.unwrap();
+    assert_eq!(world.store.loads(), loads, "who has lost nothing needs no segment");
+    // Writes go on where the aggregate truly stands.
+    let put = |expected| archived.publish(StreamName::Ledger, event(&last.subject, "more"), Expect::Subject(expected));
+    assert_eq!(put(jobs(1)[2].sequence).await, Err(PublishError::Conflict));
+    assert_eq!(put(last.sequence + 1).await, Err(PublishError::Conflict));
+    put(last.sequence).await.unwrap();
+    // Again there is nothing to name.
+    world.archiver(&archive, None).step().await.unwrap();
+    assert_eq!(archive.known().lists, 1);
+}
+
+#[tokio::test]
+async fn over_another_store_nothing_is_archived_while_the_ledger_lacks_events() {
+    let world = World::new().await;
+    world.archiver(&world.archive(), Some(Duration::ZERO)).step().await.unwrap();
+    let wrong = World { store: Arc::default(), broker: world.broker.clone(), before: Vec::new() };
+    let error = wrong.archiver(&wrong.archive(), None).step().await.unwrap_err();
+    assert!(matches!(error, ArchiveError::OtherStore { lacks } if lacks > 30), "{error}");
+    assert!(wrong.store.objects().is_empty());
+}
+
+#[tokio::test]
+async fn to_append_to_a_run_that_left_reads_no_segment() {
+    let world = World::new().await;
+    world.archiver(&world.archive(), Some(Duration::ZERO)).step().await.unwrap();
+    let archived = Archived::new(world.archive());
+    let run = on(&world.before, &format!("fp.ledger.p.run.{}", run_id(0))).pop().unwrap();
+    archived.read(StreamName::Ledger, "fp.ledger._.node.n39", 1, 1).await.unwrap();
+    let loads = world.store.loads();
+    archived.publish(StreamName::Ledger, event(&run.subject, "tagged"), Expect::Subject(run.sequence)).await.unwrap();
+    assert_eq!(world.store.loads(), loads);
+    // The broker has an event of it again: an id is not new for that, whatever leaves meanwhile.
+    let again = archived.publish(StreamName::Ledger, event(&run.subject, "tagged"), Expect::Subject(0)).await;
+    assert_eq!(again, Err(PublishError::Conflict));
+}
+
+#[tokio::test]
+async fn an_append_over_a_damaged_segment_is_refused_and_not_tried_for_ever() {
+    let world = World::new().await;
+    world.archiver(&world.archive(), Some(Duration::ZERO)).step().await.unwrap();
+    let archived = Archived::new(world.archive());
+    let run = on(&world.before, &format!("fp.ledger.p.run.{}", run_id(0))).pop().unwrap();
+    archived.read(StreamName::Ledger, "fp.ledger._.node.n39", 1, 1).await.unwrap();
+    world.store.tamper(|objects| objects.retain(|name, _| name.contains("/gone/")));
+    let put = archived.publish(StreamName::Ledger, event(&run.subject, "x"), Expect::Subject(run.sequence - 1)).await;
+    assert!(matches!(&put, Err(PublishError::Refused(why)) if why.contains("missing")), "{put:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_away_is_asked_now_and_then_however_many_read() {
+    let world = World::new().await;
+    world.store.set_silent(true);
+    let archived = Archived::new(world.archive());
+    for _ in 0..100 {
+        all(&archived, "fp.ledger._.node.n39").await;
+        tokio::time::advance(Duration::from_millis(10)).await;
+    }
+    assert_eq!(world.store.asked(), 1);
+    world.store.set_silent(false);
+    let archived = Archived::new(world.archive());
+    world.store.set_away(true);
+    for _ in 0..100 {
+        all(&archived, "fp.ledger._.node.n39").await;
+        tokio::time::advance(Duration::from_millis(10)).await;
+    }
+    assert_eq!(world.store.asked(), 2);
+}
+
+#[tokio::test]
+async fn a_run_that_was_too_young_leaves_once_it_is_old_though_the_archiver_never_restarts() {
+    let world = World::new().await;
+    let archive = world.archive();
+    // As if one run had been touched after the rest had come of age.
+    let keep = Duration::from_millis(1_500);
+    tokio::time::sleep(keep).await;
+    world.put(&format!("fp.ledger.p.run.{}", run_id(0)), "footplate.run.noted.v1").await;
+    for _ in 0..40 {
+        world.put("fp.ledger._.node.n1", "footplate.node.cordoned.v1").await;
+    }
+    let mut archiver = world.archiver(&archive, Some(keep));
+    let first = archiver.step().await.unwrap();
+    let of_it = format!("fp.ledger.p.*.{}", run_id(0));
+    assert!(first.gone_events > 0 && !all(world.broker.as_ref(), &of_it).await.is_empty(), "{first:?}");
+    tokio::time::sleep(keep + Duration::from_millis(100)).await;
+    archiver.step().await.unwrap();
+    assert!(all(world.broker.as_ref(), &of_it).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_list_whose_answer_was_lost_is_gone_by() {
+    let world = World::new().await;
+    let archive = world.archive();
+    world.archiver(&archive, None).step().await.unwrap();
+    let mut archiver = world.archiver(&archive, Some(Duration::ZERO));
+    // The list is there, and whoever wrote it is told of an error.
+    world.store.lose_answers(1);
+    assert!(archiver.step().await.is_err());
+    let before = world.count().await;
+    archiver.step().await.unwrap();
+    assert!(world.count().await < before);
+    reads_the_same(&Archived::new(world.archive()), &world.before).await;
+}
+
+#[tokio::test]
 async fn two_archivers_at_once_end_up_with_one_chain() {
     let world = World::new().await;
     let (one, other) = (world.archive(), world.archive());

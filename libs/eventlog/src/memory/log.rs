@@ -135,6 +135,10 @@ impl Log {
         self.last = last;
     }
 
+    pub(super) fn remove(&mut self, sequence: u64) {
+        self.retain(|stored| stored.sequence != sequence);
+    }
+
     fn retain(&mut self, keep: impl Fn(&Stored) -> bool) {
         self.messages.retain(|_, stored| keep(stored));
         self.bytes = self.messages.values().map(size).sum();

@@ -90,6 +90,12 @@ impl MemoryBroker {
         self.shared.touch();
     }
 
+    /// Removes one message, as a hand may.
+    pub fn remove(&self, stream: StreamName, sequence: u64) {
+        self.shared.with(stream, |log| log.remove(sequence));
+        self.shared.touch();
+    }
+
     async fn store(&self, stream: StreamName, messages: Vec<(Message, Expect)>) -> Result<u64, PublishError> {
         let faults = &self.shared.faults;
         faults.before_store(stream, &messages).await?;

@@ -17,6 +17,7 @@ pub struct MemorySegments {
     silent: AtomicBool,
     lost_answers: AtomicU32,
     loads: AtomicU32,
+    asked: AtomicU32,
 }
 
 impl MemorySegments {
@@ -55,11 +56,17 @@ impl MemorySegments {
         self.loads.load(Ordering::SeqCst)
     }
 
+    /// How often it was asked for anything, whether it answered or not.
+    pub fn asked(&self) -> u32 {
+        self.asked.load(Ordering::SeqCst)
+    }
+
     fn all(&self) -> MutexGuard<'_, BTreeMap<String, Bytes>> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn answers(&self) -> io::Result<()> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
         tokio::task::yield_now().await;
         if self.silent.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
