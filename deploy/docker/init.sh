@@ -4,9 +4,11 @@
 #   deploy/docker/init.sh [FOLDER]      FOLDER is `secrets` beside this script unless given
 #
 # FOLDER may be read by its owner alone; what is in it by all, since the containers' users are others than you and are given a part of it without
-# FOLDER itself. Needs /dev/urandom, od, and sha256sum or shasum.
+# FOLDER itself. Needs /dev/urandom, od, sha256sum or shasum, and docker, whose image makes the broker's keys; FOOTPLATE=/path/to/footplate makes them
+# without it.
 set -eu
-folder="${1:-$(dirname "$0")/secrets}"
+here="$(cd "$(dirname "$0")" && pwd)"
+folder="${1:-$here/secrets}"
 services="tracker scheduler executor sweep gpu-inventory registry"
 
 if [ -e "$folder/complete" ]; then
@@ -15,6 +17,7 @@ if [ -e "$folder/complete" ]; then
 fi
 umask 022
 mkdir -p "$folder"
+folder="$(cd "$folder" && pwd)"
 chmod 0700 "$folder"
 
 secret() { od -An -N24 -tx1 /dev/urandom | tr -d ' \n'; }
@@ -34,14 +37,35 @@ object_store() {
     printf '[blobs]\naccess-key = "%s"\nsecret-key = "%s"\n\n' "$s3_key" "$s3_secret"
 }
 
-# --- The broker: who may connect (nats/auth.conf is part of deploy/nats/nats.conf), and with what each process does. One user for all of them; another
-# way to sign in is another text here: in each process's folder a credentials file, and its path as `credentials` instead of `user` and `password`.
-nats_password="$(secret)"
-write nats/auth.conf <<END
-authorization { user: footplate, password: "$nats_password" }
-END
-broker() { # process
-    printf '[nats]\nuser = "footplate"\npassword = "%s"\n\n' "$nats_password"
+# --- The broker: its operator's keys, what the server is told of them (nats/auth.conf is part of deploy/nats/nats.conf), and credentials of each process,
+# which let it do at the broker what it is for. The registry signs with the keys and writes down who is revoked, so it has the folder itself.
+if [ -z "${FOOTPLATE:-}" ]; then
+    . "$here/../versions.env"
+    docker build --quiet --target service --build-arg "RUST_VERSION=$RUST_VERSION" --tag "footplate:$FOOTPLATE_VERSION" \
+        --file "$here/Dockerfile" "$here/../.." >/dev/null
+fi
+footplate() {
+    if [ -n "${FOOTPLATE:-}" ]; then
+        "$FOOTPLATE" "$@" >/dev/null
+    else
+        docker run --rm --network none --user "$(id -u):$(id -g)" --volume "$folder:$folder" "footplate:$FOOTPLATE_VERSION" "$@" >/dev/null
+    fi
+}
+footplate nats init "$folder/operator" --accounts-dir /data/accounts
+write nats/auth.conf <"$folder/operator/nats-accounts.conf"
+rm "$folder/operator/nats-accounts.conf"
+credentials() { # process, --service or --node, its name there
+    mkdir -p "$folder/$1"
+    footplate nats creds --operator "$folder/operator" "$2" "$3" --out "$folder/$1/nats.creds"
+    chmod a+r "$folder/$1/nats.creds"
+}
+for service in $services; do
+    credentials "$service" --service "$service"
+done
+credentials agent --node node-1
+chmod -R a+rwX "$folder/operator"
+broker() { # more lines of the part
+    printf '[nats]\ncredentials = "/run/footplate/nats.creds"\n%s\n' "${1:-}"
 }
 
 # --- Tokens: yours and the agent's. The registry learns their digests and tells everyone.
@@ -62,11 +86,15 @@ token = "$your_token"
 END
 
 for service in $services; do
-    bootstrap=
-    if [ "$service" = registry ]; then bootstrap='bootstrap = "/run/footplate/bootstrap"'; fi
-    { printf '%s\n\n' "$bootstrap" && broker "$service" && object_store; } | write "$service/settings.toml"
+    bootstrap= operator=
+    if [ "$service" = registry ]; then
+        bootstrap='bootstrap = "/run/footplate/bootstrap"'
+        operator='operator = "/run/operator"
+'
+    fi
+    { printf '%s\n\n' "$bootstrap" && broker "$operator" && object_store; } | write "$service/settings.toml"
 done
-{ broker agent && object_store && printf '[agent]\ntoken = "%s"\n' "$agent_token"; } | write agent/settings.toml
+{ broker && object_store && printf '[agent]\ntoken = "%s"\n' "$agent_token"; } | write agent/settings.toml
 
 # --- Grafana.
 write grafana.env <<END

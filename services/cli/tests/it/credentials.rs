@@ -2,6 +2,7 @@
 
 use crate::cluster::{ANY_PORT, Cluster, PATIENCE, SERVICES, alone, binary};
 use crate::up::Up;
+use base64::Engine as _;
 use footplate_api::{types::Outcome, v1};
 use footplate_credentials::{MirrorLimits, Operator, ensure_project_mirror, now_seconds};
 use footplate_eventlog::jetstream::{ConnectError, Credentials, JetStreamBroker, JetStreamConfig, SHARED_INBOX_PREFIX};
@@ -216,4 +217,25 @@ fn an_operators_folder_that_is_not_there_or_not_whole_is_told_of() {
     assert!(code == Some(4) && broken.contains("operator.seed"), "{broken}");
     let (code, both) = told(&["nats", "creds", "--operator", &folder, "--node", "n1", "--service", "tracker"]);
     assert_eq!(code, Some(2), "{both}");
+}
+
+#[test]
+fn only_a_tracker_that_is_to_let_runs_go_may_remove_from_the_ledger() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("operator").display().to_string();
+    done(home.path(), &["nats", "init", &folder]);
+    let may = |more: &[&str]| {
+        let out = home.path().join("made.creds");
+        done(home.path(), &[&["nats", "creds", "--operator", &folder, "--out", &out.display().to_string()], more].concat());
+        let text = std::fs::read_to_string(out).unwrap();
+        let claims = text.lines().nth(1).unwrap().split('.').nth(1).unwrap().to_owned();
+        let claims = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(claims).unwrap();
+        String::from_utf8(claims).unwrap().contains("$JS.API.STREAM.PURGE.LEDGER")
+    };
+    assert!(may(&["--service", "tracker", "--lets-go"]));
+    assert!(!may(&["--service", "tracker"]));
+    for who in [["--service", "scheduler"], ["--node", "n1"]] {
+        let words = [&["nats", "creds", "--operator", &folder], who.as_slice(), &["--lets-go"]].concat();
+        assert_eq!(binary(home.path()).args(words).output().unwrap().status.code(), Some(2), "{who:?}");
+    }
 }

@@ -6,6 +6,8 @@ use crate::cluster::{PATIENCE, alone};
 use bytes::Bytes;
 use footplate_api::{Client, Target, v1};
 use footplate_cli::platform::Service as Platform;
+use footplate_eventlog::jetstream::{ConnectError, Credentials, JetStreamBroker, JetStreamConfig};
+use footplate_eventlog::{Broker as _, Expect, Headers, Message, StreamName};
 use footplate_service::Exit;
 use footplate_testkit::{Process, eventually, repository_root};
 use footplate_types::Digest;
@@ -38,6 +40,7 @@ async fn the_deployment_trains_streams_measures_and_outlives_a_service_behind_it
     cancelled(&stage).await;
     tls_as_the_file_has_it(&stage).await;
     everything_watched_is_exported(&stage).await;
+    the_registry_gives_credentials_of_the_broker(&stage).await;
     a_service_that_is_away_is_told_and_comes_back(&stage, &client).await;
     follow_the_guide(&stage).await;
 }
@@ -94,6 +97,37 @@ async fn trains(stage: &Stage) {
     // The door refuses in its own form, through the proxy too.
     let (status, refused) = door(&addr, "footplate.api.v1.MetricService/GetHistory", &asked, Some("fp_unknown")).await;
     assert_eq!((status, &refused["code"]), (401, &json!("unauthenticated")), "{refused}");
+}
+
+/// Downstream teams and nodes get credentials, since the registry has the operator's keys; what each process may not do it may not do here either.
+async fn the_registry_gives_credentials_of_the_broker(stage: &Stage) {
+    stage.done(&["subscription", "create", "team", "--from", "1", "--out", "team.creds"]).await;
+    stage.done(&["node", "token", "node-2", "--api", "proxy:7450", "--nats", "nats://nats:4222", "--out", "node-2.join"]).await;
+    let url = format!("nats://{}", stage.addr("nats", 4222));
+    let connect = |credentials: Credentials| {
+        let mut config = JetStreamConfig::single(url.clone(), "tests");
+        config.inbox_prefix = matches!(credentials, Credentials::File(_)).then(|| "_INBOX_.scheduler".to_owned());
+        (config.manage_streams, config.credentials) = (false, credentials);
+        JetStreamBroker::connect(config)
+    };
+    let refused = connect(Credentials::None).await.unwrap_err();
+    assert!(matches!(refused, ConnectError::NotPermitted { .. }), "{refused}");
+    let scheduler = connect(Credentials::File(stage.path().join("secrets/scheduler/nats.creds"))).await.unwrap();
+    let subject = format!("fp.ledger.default.run.{}", "0".repeat(32));
+    let message = Message { subject: subject.clone(), headers: Headers::default(), payload: "{}".into() };
+    let written = scheduler.publish(StreamName::Ledger, message, Expect::Any).await;
+    // The broker says nothing to who may not ask.
+    assert!(written.is_err(), "{written:?}");
+    assert_eq!(scheduler.last(StreamName::Ledger, &subject).await.unwrap(), None);
+    // Its project's events, and nothing of the platform's.
+    let team = tokio::process::Command::new(repository_root().join(".tools/grpc/bin/nats"))
+        .args(["--server", &url, "--creds", "team.creds", "consumer", "next", "LEDGER", "team", "--count", "1", "--ack", "--raw"])
+        .current_dir(stage.work())
+        .output()
+        .await
+        .unwrap();
+    let told = String::from_utf8_lossy(&team.stdout).into_owned() + &String::from_utf8_lossy(&team.stderr);
+    assert!(team.status.success() && told.contains('{'), "{told}");
 }
 
 /// What `docs/guides/deploy.md` says to type into the containers.

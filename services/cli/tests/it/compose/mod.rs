@@ -23,10 +23,17 @@ const OTHER_VARIABLES: [&str; 4] = ["FOOTPLATE_SERVICE_CONFIG", "FOOTPLATE_LOG_F
 /// Where the images have the binary.
 const BINARY: &str = "/usr/local/bin/footplate";
 
+/// `init.sh`, with the binary of this build instead of the image.
+pub(super) fn init(to: &Path) -> Command {
+    let mut command = Command::new(folder().join("init.sh"));
+    command.env("FOOTPLATE", env!("CARGO_BIN_EXE_footplate")).arg(to);
+    command
+}
+
 /// `init.sh` into a folder of its own.
 fn secrets() -> tempfile::TempDir {
     let made = tempfile::tempdir().unwrap();
-    let output = Command::new(folder().join("init.sh")).arg(made.path()).output().unwrap();
+    let output = init(made.path()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     made
 }
@@ -91,7 +98,11 @@ fn every_variable_is_one_that_the_process_reads_and_its_settings_hold_together()
         // The data folder outlives the container.
         let data = config.get(&knobs::DATA);
         assert!(service.mounts.iter().any(|mount| mount.target == data && !mount.is_bind()), "{name}: {data} is no volume");
-        assert!(!config.get(&knobs::NATS_USER).is_empty() && !config.get(&knobs::NATS_PASSWORD).is_empty());
+        // Each signs in as itself.
+        let credentials = config.get(&knobs::NATS_CREDENTIALS);
+        let (mount, file) = service.mounted(&credentials).unwrap();
+        assert!(mount.secret() == Some(name) && secrets.path().join(name).join(file).is_file(), "{name}");
+        assert_eq!(name == "registry", !config.get(&knobs::NATS_OPERATOR).is_empty(), "{name}");
         assert!(!config.get(&knobs::BLOBS_SECRET_KEY).is_empty());
         assert_eq!(name == "agent", !config.get(&knobs::AGENT_TOKEN).is_empty(), "{name}");
         assert_eq!(name == "registry", !config.get(&knobs::BOOTSTRAP).is_empty(), "{name}");
@@ -99,6 +110,8 @@ fn every_variable_is_one_that_the_process_reads_and_its_settings_hold_together()
             let vouched = config.get(&knobs::BOOTSTRAP);
             let (mount, file) = service.mounted(&vouched).unwrap();
             assert!(secrets.path().join(mount.secret().unwrap()).join(file).is_file(), "{name}");
+            let keys = config.get(&knobs::NATS_OPERATOR);
+            assert!(service.mounts.iter().any(|mount| mount.target == keys && mount.secret() == Some("operator")), "{keys}");
         }
         assert_eq!(name == "tracker", !config.get(&knobs::SERIES).is_empty(), "{name}");
         // Whatever it is told to talk to is a container of this file, and it waits for it.
@@ -158,6 +171,9 @@ fn secrets_are_made_once_each_other_and_for_their_owner_alone() {
         "registry/bootstrap",
         "token",
         "nats/auth.conf",
+        "operator/operator.seed",
+        "agent/nats.creds",
+        "scheduler/nats.creds",
         "s3.env",
         "grafana.env",
         "agent/settings.toml",
@@ -167,9 +183,15 @@ fn secrets_are_made_once_each_other_and_for_their_owner_alone() {
         assert_ne!(read(&one, name), read(&other, name), "{name}");
     }
     let before = read(&one, "token");
-    let again = Command::new(folder().join("init.sh")).arg(one.path()).output().unwrap();
+    let again = init(one.path()).output().unwrap();
     assert!(again.status.success() && read(&one, "token") == before);
     assert!(!read(&one, "registry/bootstrap").contains(before.trim()), "a digest is kept, not the token");
+    let seed = read(&one, "operator/operator.seed");
+    assert!(!read(&one, "nats/auth.conf").contains(seed.trim()), "the broker needs no key of the operator's");
+    // The container's user is another.
+    for (name, least) in [("operator", 0o777), ("operator/operator.seed", 0o666), ("registry/nats.creds", 0o444)] {
+        assert_eq!(mode(&one.path().join(name)) & least, least, "{name}");
+    }
 }
 
 #[test]

@@ -51,7 +51,7 @@ impl Stage {
             places.extend(PORTS.map(|port| (format!("{name}:{port}"), format!("{host}:{port}"))));
         }
         let stage = Self { compose, folder, hosts, places, processes: Mutex::default(), _series: series };
-        let made = Command::new(super::file::folder().join("init.sh")).arg(stage.path().join("secrets")).output().unwrap();
+        let made = super::init(&stage.path().join("secrets")).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         for name in stage.compose.services.keys() {
             stage.lay_out(name);
@@ -213,8 +213,13 @@ impl Stage {
         tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
     }
 
+    /// Where the command line stands in its container.
+    pub fn work(&self) -> PathBuf {
+        self.inside("cli", &self.compose.services["cli"].working_dir)
+    }
+
     pub fn cli_command(&self, words: &[&str]) -> Command {
-        let work = self.inside("cli", &self.compose.services["cli"].working_dir);
+        let work = self.work();
         if !work.exists() {
             std::fs::create_dir_all(&work).unwrap();
             // As the image does: the example, and no repository around it.
