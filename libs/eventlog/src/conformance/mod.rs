@@ -51,6 +51,7 @@ macro_rules! broker_conformance {
             a_tail_yields_everything_in_order_and_then_its_position,
             a_tail_starts_where_it_is_told,
             a_tail_of_several_filters_yields_each_message_once,
+            a_tail_of_most_of_a_long_stream_yields_each_message_once,
             overlapping_filters_yield_each_message_once,
             a_position_comes_even_when_nothing_matches,
             a_position_never_comes_before_what_it_covers,

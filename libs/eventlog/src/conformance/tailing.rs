@@ -37,6 +37,25 @@ pub async fn a_tail_of_several_filters_yields_each_message_once(broker: Tested) 
     assert_eq!(texts(&take_until(&mut tail, 5).await), ["1", "3", "5"]);
 }
 
+/// Enough that whoever follows most of a stream may go about it in another way.
+pub async fn a_tail_of_most_of_a_long_stream_yields_each_message_once(broker: Tested) {
+    const MESSAGES: u64 = 2_600;
+    let kind = |n: u64| ["job", "run", "node"][(n % 3) as usize];
+    for n in 1..=MESSAGES {
+        put(&broker, &format!("fp.ledger.p.{}.{}", kind(n), n % 700), &n.to_string()).await;
+    }
+    let filters = vec!["fp.ledger.*.job.>".to_owned(), "fp.ledger.*.run.>".to_owned()];
+    let mut tail = broker.tail(StreamName::Ledger, filters, 1);
+    let wanted: Vec<String> = (1..=MESSAGES).filter(|n| kind(*n) != "node").map(|n| n.to_string()).collect();
+    assert_eq!(texts(&take_until(&mut tail, MESSAGES).await), wanted);
+    put(&broker, "fp.ledger.p.node.1", "not wanted").await;
+    let last = put(&broker, "fp.ledger.p.run.1", "last").await;
+    assert_eq!(texts(&take_until(&mut tail, last).await), ["last"]);
+    let last = put(&broker, "fp.ledger.p.node.1", "not wanted").await;
+    broker.nudge(StreamName::Ledger);
+    assert!(take_until(&mut tail, last).await.is_empty());
+}
+
 pub async fn overlapping_filters_yield_each_message_once(broker: Tested) {
     let filters = vec!["fp.ledger.*.job.>".to_owned(), "fp.ledger.p.>".to_owned()];
     for (project, kind, text) in [("p", "job", "1"), ("q", "run", "2"), ("q", "job", "3"), ("p", "run", "4")] {

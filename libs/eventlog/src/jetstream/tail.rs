@@ -45,6 +45,11 @@ const AGAIN_MAX: Duration = Duration::from_secs(2);
 const OWED: &str = "Nats-Pending-Messages";
 /// How long a message may be there and not come before the consumer is given up: the broker counts it as delivered, and it was lost on the way.
 const OVERDUE_MAX: Duration = Duration::from_secs(5);
+/// After so many messages of a consumer with filters it is looked at whether filtering here is cheaper.
+const LOOKED_AT_AFTER: u64 = 1_000;
+/// It is where more than one message in so many matches: to find the next one among many subjects costs nats-server 2.15 about 0.3 ms of a processor, to
+/// send the next one whatever its subject a fortieth of that.
+const ONE_IN: u64 = 16;
 /// How many yielded messages are remembered, to notice a stream whose end was lost.
 const REMEMBERED: usize = 512;
 
@@ -73,7 +78,7 @@ struct Tailer {
     core: Arc<Core>,
     stream: StreamName,
     filters: Vec<String>,
-    /// Whether the broker took no consumer with these filters (it refuses overlapping ones), so that they are applied here.
+    /// Whether filters are applied here: the broker took no consumer with them (it refuses overlapping ones), or most of the stream matches.
     wide: bool,
     /// The first sequence that is still wanted.
     next: u64,
@@ -112,6 +117,8 @@ struct Consumer {
     /// Messages that may at least still come unasked.
     outstanding: u64,
     sequence: u64,
+    /// From which sequence of the stream on it was made.
+    from: u64,
 }
 
 /// What a message says of its place.
@@ -207,7 +214,7 @@ impl Tailer {
         }
         let ask = json!({ "stream_name": self.stream.as_str(), "config": config });
         api::ask(&self.core.client, &format!("CONSUMER.CREATE.{}.{name}", self.stream.as_str()), &ask).await?;
-        Ok(Consumer { name, inbox, messages, pulls: 0, outstanding: 0, sequence: 0 })
+        Ok(Consumer { name, inbox, messages, pulls: 0, outstanding: 0, sequence: 0, from: self.next })
     }
 
     async fn pull(&mut self, consumer: &mut Consumer, connections: &mut watch::Receiver<u64>) -> End {
@@ -310,6 +317,17 @@ impl Tailer {
         }
         if place.pending == 0 {
             self.tell(place.stream_sequence);
+        }
+        self.is_sparse(consumer)
+    }
+
+    /// Where most of the ledger matches, the broker is not to look for what does. (Messages of other streams are large: of those it sends none in vain.)
+    fn is_sparse(&mut self, consumer: &Consumer) -> Result<(), End> {
+        let passed = self.next.saturating_sub(consumer.from);
+        let narrow = self.stream == StreamName::Ledger && !self.wide && !self.filters.is_empty();
+        if narrow && consumer.sequence >= LOOKED_AT_AFTER && consumer.sequence.saturating_mul(ONE_IN) > passed {
+            self.wide = true;
+            return Err(End::Again("most of it matches: filtering here instead".to_owned()));
         }
         Ok(())
     }
