@@ -163,9 +163,12 @@ async fn let_go(ledger: &Ledger, archive: Archive, config: ArchiveConfig, figure
     let config = ArchiveConfig { keep_ended: Some(Duration::ZERO), announced_for: Duration::ZERO, ..config };
     let mut archiver = Archiver::new(archive, config);
     let began = Instant::now();
-    // Cut off wherever it is: it goes on from there, or does not.
-    if let Ok(done) = tokio::time::timeout(LET_GO_FOR, archiver.step()).await {
-        done?;
+    // One list a step. Cut off wherever it is: it goes on from there, or does not.
+    let mut last = None;
+    while let Ok(done) = tokio::time::timeout(LET_GO_FOR.saturating_sub(began.elapsed()), archiver.step()).await {
+        if last.replace(done?.gone_events) == last {
+            break;
+        }
     }
     let gone = before - messages().await?;
     figures.count("gone_events", gone);
