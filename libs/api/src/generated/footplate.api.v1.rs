@@ -4600,6 +4600,7 @@ pub struct Queue {
     pub held: bool,
     #[prost(bool, tag = "6")]
     pub closed: bool,
+    /// By its jobs and those of all queues below it.
     #[prost(uint32, tag = "7")]
     pub used_gpus: u32,
     #[prost(uint32, tag = "8")]
@@ -4610,6 +4611,14 @@ pub struct Queue {
     pub running: u32,
     #[prost(uint64, tag = "11")]
     pub sequence: u64,
+    /// The queue above it; empty where it stands at the top.
+    #[prost(string, tag = "12")]
+    pub parent: ::prost::alloc::string::String,
+    /// What is its own: others may use it meanwhile, and leave for it.
+    #[prost(uint32, tag = "13")]
+    pub guarantee_gpus: u32,
+    #[prost(uint32, tag = "14")]
+    pub guarantee_slots: u32,
 }
 impl ::prost::Name for Queue {
     const NAME: &'static str = "Queue";
@@ -4641,6 +4650,14 @@ pub struct SetQueueRequest {
     pub clear_quota: bool,
     #[prost(string, tag = "8")]
     pub request_id: ::prost::alloc::string::String,
+    /// Empty puts it at the top.
+    #[prost(string, optional, tag = "9")]
+    pub parent: ::core::option::Option<::prost::alloc::string::String>,
+    /// 0 guarantees nothing.
+    #[prost(uint32, optional, tag = "10")]
+    pub guarantee_gpus: ::core::option::Option<u32>,
+    #[prost(uint32, optional, tag = "11")]
+    pub guarantee_slots: ::core::option::Option<u32>,
 }
 impl ::prost::Name for SetQueueRequest {
     const NAME: &'static str = "SetQueueRequest";

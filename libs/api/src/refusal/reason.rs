@@ -74,6 +74,8 @@ reasons! {
     JOB_NOT_HELD: Conflict, "the job is not held", "show the job's state";
     SWEEP_STATE: Conflict, "the sweep is not in a state that allows this", "show the sweep's state";
     QUEUE_CLOSED: Conflict, "the queue takes no jobs", "submit to another queue, or open this one";
+    QUEUE_NOT_A_LEAF: Conflict, "the queue has others below it, and takes no jobs itself", "submit to one of those below: `footplate queue list`";
+    QUEUE_TREE: Conflict, "the settings do not hold together with those of the queues above and below", "list the queues, and change those first: `footplate queue list`";
     NODE_STATE: Conflict, "the node is not in a state that allows this", "show the node's state";
     STALE_CHECKPOINT: Conflict, "a later attempt has saved a checkpoint already", "nothing: the later attempt's checkpoint stands";
     STALE_EPOCH: Conflict, "the node was fenced meanwhile; what it says of its former epoch no longer counts", "restart the agent";

@@ -1,17 +1,25 @@
 //! Queues: who may use how much.
 
+use footplate_types::QueueName;
 use serde::{Deserialize, Serialize};
 
-/// A hard limit on what a queue's placed jobs may hold at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// An amount of what a queue's placed jobs may hold at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Quota {
-    /// Whole GPUs; absent = without limit.
+    /// Whole GPUs; absent = nothing is said of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus: Option<u32>,
-    /// CPU slots; absent = without limit.
+    /// CPU slots; absent = nothing is said of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slots: Option<u32>,
+}
+
+impl Quota {
+    /// Whether nothing is said of anything.
+    pub fn is_none(&self) -> bool {
+        self.gpus.is_none() && self.slots.is_none()
+    }
 }
 
 /// A queue was created, or its settings were replaced as a whole.
@@ -20,12 +28,25 @@ pub struct Quota {
 pub struct QueueConfigured {
     /// Its share against other queues, from 1.
     pub weight: u32,
-    /// Its hard quota.
+    /// Its hard quota: it and the queues below it never hold more; what is not said of has no limit.
     pub quota: Quota,
+    /// What is its own: others may use it meanwhile, and leave for it. What is not said of is nothing.
+    #[serde(default, skip_serializing_if = "Quota::is_none")]
+    pub guarantee: Quota,
+    /// The queue above it, whose quota holds for it too and whose share it is a part of; absent: it stands at the top.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<QueueName>,
     /// Whether its pending jobs start nothing until it is released.
     #[serde(default)]
     pub held: bool,
     /// Whether it is closed for good: no submit is taken. Refused while jobs of it live.
     #[serde(default)]
     pub closed: bool,
+}
+
+/// What a queue is that nobody configured.
+impl Default for QueueConfigured {
+    fn default() -> Self {
+        Self { weight: 1, quota: Quota::default(), guarantee: Quota::default(), parent: None, held: false, closed: false }
+    }
 }

@@ -6,9 +6,9 @@
 
 mod samples;
 
-use footplate_events::facts::TrialObserved;
+use footplate_events::facts::{QueueConfigured, Quota, TrialObserved};
 use footplate_events::{Decoded, Envelope, Event, Recorded, Subject, Trace, decode, encode, known_types};
-use footplate_types::{EventId, PrincipalId, Timestamp};
+use footplate_types::{EventId, PrincipalId, QueueName, Timestamp};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -102,6 +102,21 @@ fn a_field_that_a_newer_build_added_does_not_keep_an_older_one_from_reading() {
         let read = decode(1, Timestamp::default(), golden["subject"].as_str().unwrap(), &lines(&golden["headers"]), &payload);
         assert!(matches!(&read, Decoded::Known(recorded) if recorded.envelope == envelope), "{read:?}");
     }
+}
+
+/// Rule 11: what was added to a type later stands in its payload where something was said, and reads back.
+#[test]
+fn a_queues_place_in_the_tree_is_written_and_read() {
+    let name = |text: &str| QueueName::parse(text).unwrap();
+    let guarantee = Quota { gpus: Some(8), slots: None };
+    let settings = QueueConfigured { guarantee, parent: Some(name("vision")), ..QueueConfigured::default() };
+    let envelope = envelope(Subject::queue(&name("cars")), settings.into());
+    let (headers, payload) = encode(&envelope).unwrap();
+    let value: Value = serde_json::from_slice(&payload).unwrap();
+    assert_eq!((&value["guarantee"], &value["parent"]), (&json!({ "gpus": 8 }), &json!("vision")));
+    let headers: Vec<(String, String)> = headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let read = decode(1, Timestamp::default(), &envelope.subject.to_string(), &headers, &payload);
+    assert!(matches!(&read, Decoded::Known(recorded) if recorded.envelope == envelope), "{read:?}");
 }
 
 /// What a sweep compares and a seal keeps is the number that was logged, to its last bit.

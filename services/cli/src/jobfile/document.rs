@@ -261,7 +261,7 @@ pub struct PlacementSection {
 pub struct QueueSection {
     /// The queue.
     pub name: QueueName,
-    /// A larger one wins; within a queue, then the older.
+    /// Inside its queue a larger one goes first, then the older.
     #[schemars(range(min = -1_000_000, max = 1_000_000))]
     pub priority: i32,
     /// Whether a more urgent job may stop it; it is then requeued and loses no retry of another cause.

@@ -39,6 +39,26 @@ pub fn follow_the_quick_start(up: &Up) {
     }
 }
 
+#[test]
+fn the_guide_to_queues_does_what_it_says() {
+    let up = Up::start(&[]);
+    let guide = std::fs::read_to_string(repository_root().join("docs/guides/queues.md")).unwrap();
+    let lines: Vec<&str> = guide.lines().filter_map(|line| line.strip_prefix("$ ")).collect();
+    assert!(lines.len() >= 6, "{lines:?}");
+    for line in lines {
+        let words = shell_words(line);
+        let out = up.done(&words[1..].iter().map(String::as_str).collect::<Vec<_>>());
+        if line.ends_with("queue list") {
+            let shown: Vec<Vec<&str>> = out.lines().map(|line| line.split_whitespace().collect()).collect();
+            let names: Vec<&str> = shown.iter().skip(1).map(|cells| cells[0]).collect();
+            assert_eq!(names, ["default", "speech", "vision", "birds", "cars"], "{out}");
+            assert!(out.contains("\n  birds") && out.contains("0 of 2") && out.contains("1 slots"), "{out}");
+        }
+    }
+    let refused = up.run(&["submit", "--queue", "vision", "--", "true"]);
+    assert_eq!(refused.status.code(), Some(4), "{}", String::from_utf8_lossy(&refused.stderr));
+}
+
 /// Splits as a shell does where only blanks and single quotes matter.
 pub fn shell_words(line: &str) -> Vec<String> {
     let mut words = Vec::new();

@@ -2,8 +2,8 @@
 
 use crate::DEFAULT_QUEUE;
 use crate::decide::never;
-use crate::state::State;
-use footplate_events::facts::JobSpec;
+use crate::state::{DEPTH_MAX, State};
+use footplate_events::facts::{JobSpec, QueueConfigured, Quota};
 use footplate_types::{Invalid, QueueName, RunId};
 
 /// Why a submission, or the closing of a queue, is refused. Told by what the caller can do.
@@ -40,6 +40,34 @@ pub enum Refusal {
         /// What is asked and allowed.
         detail: String,
     },
+    /// Other queues stand below it: jobs go into those.
+    #[error("queue {queue} has queues below it ({below}); submit to one of those")]
+    NotALeaf {
+        /// What was asked.
+        queue: QueueName,
+        /// What stands below, joined by commas.
+        below: String,
+    },
+    /// The queue that is to stand above is not there, closed, below the other, too deep, or has jobs of its own: name another one.
+    #[error("queue {queue} cannot stand below {parent}: {why}")]
+    BadParent {
+        /// The queue.
+        queue: QueueName,
+        /// What was asked to stand above it.
+        parent: QueueName,
+        /// Why not.
+        why: String,
+    },
+    /// More is guaranteed than there is to guarantee: ask less, or give the queue above more.
+    #[error("{of} cannot guarantee {what}: {detail}")]
+    OverGuarantee {
+        /// The queue whose settings would not hold together.
+        of: QueueName,
+        /// Of which resource.
+        what: &'static str,
+        /// The numbers.
+        detail: String,
+    },
     /// Jobs of the queue live: end them first.
     #[error("queue {queue} cannot be closed while {count} of its jobs live: {runs}")]
     QueueInUse {
@@ -64,14 +92,18 @@ pub fn admit(state: &State, spec: &JobSpec, queue_anyway: bool) -> Result<(), Re
         }
         return Err(Refusal::NoSuchQueue { queue: spec.queue.clone(), there: names.join(", ") });
     }
-    if queue.settings.closed {
-        return Err(Refusal::QueueClosed { queue: spec.queue.clone() });
+    if let Some((name, _)) = state.line(&spec.queue).into_iter().find(|(_, queue)| queue.settings.closed) {
+        return Err(Refusal::QueueClosed { queue: name.clone() });
+    }
+    let below = below(state, &spec.queue);
+    if !below.is_empty() {
+        return Err(Refusal::NotALeaf { queue: spec.queue.clone(), below: joined(&below) });
     }
     if queue_anyway {
         return Ok(());
     }
     let of_all = |per_node: u32| u64::from(per_node) * u64::from(spec.resources.nodes);
-    if let Some(detail) = queue.quota_never(of_all(spec.resources.per_node.gpus), of_all(spec.resources.per_node.slots)) {
+    if let Some(detail) = state.quota_never(&spec.queue, of_all(spec.resources.per_node.gpus), of_all(spec.resources.per_node.slots)) {
         return Err(Refusal::OverQuota { queue: spec.queue.clone(), detail });
     }
     match never(state, spec) {
@@ -80,15 +112,84 @@ pub fn admit(state: &State, spec: &JobSpec, queue_anyway: bool) -> Result<(), Re
     }
 }
 
-/// Whether a queue may be closed for good: not while jobs of it live.
+/// How many of a list are named.
+const SHOWN: usize = 5;
+
+fn joined<T: std::fmt::Display>(all: &[T]) -> String {
+    let shown: Vec<String> = all.iter().take(SHOWN).map(ToString::to_string).collect();
+    format!("{}{}", shown.join(", "), if all.len() > SHOWN { ", ..." } else { "" })
+}
+
+/// The queues right below one that are not closed.
+fn below<'s>(state: &'s State, name: &QueueName) -> Vec<&'s QueueName> {
+    let open = state.queues().iter().filter(|(_, queue)| !queue.settings.closed);
+    open.map(|(below, _)| below).filter(|below| state.parent(below) == Some(name)).collect()
+}
+
+/// Whether a queue may be closed for good: not while jobs of it or of queues below it live.
 pub fn can_close(state: &State, queue: &QueueName) -> Result<(), Refusal> {
-    const SHOWN: usize = 5;
-    let living = state.jobs().values().filter(|job| job.spec.queue == *queue);
+    let within = |name: &QueueName| state.line(name).iter().any(|(above, _)| *above == queue);
+    let living = state.jobs().values().filter(|job| job.spec.queue == *queue || within(&job.spec.queue));
     let runs: Vec<RunId> = living.map(|job| job.run).collect();
     if runs.is_empty() {
         return Ok(());
     }
-    let shown: Vec<String> = runs.iter().take(SHOWN).map(ToString::to_string).collect();
-    let more = if runs.len() > SHOWN { ", ..." } else { "" };
-    Err(Refusal::QueueInUse { queue: queue.clone(), count: runs.len() as u64, runs: format!("{}{more}", shown.join(", ")) })
+    Err(Refusal::QueueInUse { queue: queue.clone(), count: runs.len() as u64, runs: joined(&runs) })
+}
+
+/// Whether a queue may have these settings beside those of the others. (Two that are set at the same moment may still not hold together; then each
+/// of them stands at the top, see the tree of [`State`].)
+pub fn can_configure(state: &State, name: &QueueName, settings: &QueueConfigured) -> Result<(), Refusal> {
+    if let Some(parent) = &settings.parent {
+        can_stand_below(state, name, parent)?;
+    }
+    for (what, of) in [("gpus", (|quota| quota.gpus) as fn(&Quota) -> Option<u32>), ("slots", |quota| quota.slots)] {
+        let own = of(&settings.guarantee).unwrap_or(0);
+        if let Some(quota) = of(&settings.quota).filter(|quota| own > *quota) {
+            let detail = format!("{own}, and its own quota is {quota}");
+            return Err(Refusal::OverGuarantee { of: name.clone(), what, detail });
+        }
+        let sum_below = |parent: &QueueName| -> u64 {
+            let others = below(state, parent).into_iter().filter(|below| *below != name);
+            others.filter_map(|below| of(&state.queue(below).settings.guarantee)).map(u64::from).sum()
+        };
+        let given = sum_below(name);
+        if given > u64::from(own) {
+            let detail = format!("{own}, and queues below it are guaranteed {given}");
+            return Err(Refusal::OverGuarantee { of: name.clone(), what, detail });
+        }
+        if let Some(parent) = settings.parent.as_ref().filter(|_| own > 0) {
+            let (of_parent, others) = (of(&state.queue(parent).settings.guarantee).unwrap_or(0), sum_below(parent));
+            if others + u64::from(own) > u64::from(of_parent) {
+                let detail = format!("{own}, for {parent} above it is guaranteed {of_parent}, of which others have {others}");
+                return Err(Refusal::OverGuarantee { of: name.clone(), what, detail });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn can_stand_below(state: &State, name: &QueueName, parent: &QueueName) -> Result<(), Refusal> {
+    let bad = |why: String| Err(Refusal::BadParent { queue: name.clone(), parent: parent.clone(), why });
+    let above = state.queue(parent);
+    if above.sequence == 0 {
+        return bad("there is no such queue; make it first (queue set)".to_owned());
+    }
+    if above.settings.closed {
+        return bad("it is closed".to_owned());
+    }
+    let line = state.line(parent);
+    if line.iter().any(|(known, _)| *known == name) {
+        return bad("it stands below that one itself".to_owned());
+    }
+    let depth = |name: &QueueName| {
+        state.queues().keys().map(|other| state.line(other)).filter_map(|line| line.iter().position(|(above, _)| *above == name)).max()
+    };
+    if line.len() + 1 + depth(name).unwrap_or(0) > DEPTH_MAX {
+        return bad(format!("a tree of queues is at most {DEPTH_MAX} deep"));
+    }
+    if above.living > 0 {
+        return bad(format!("{} jobs of it live, and a queue with others below it has none of its own", above.living));
+    }
+    Ok(())
 }

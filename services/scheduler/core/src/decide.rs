@@ -10,6 +10,7 @@ mod pass;
 mod place;
 mod preempt;
 mod requests;
+mod shares;
 mod verdict;
 mod waiting;
 mod watch;

@@ -33,12 +33,11 @@ pub fn explain(state: &State, run: &RunId) -> Option<Explanation> {
 
 /// What would keep a job waiting if it were submitted now; `None` when it could start at once (others that wait are not looked at).
 pub fn outlook(state: &State, spec: &JobSpec) -> Option<WaitReason> {
-    let queue = state.queue(&spec.queue);
-    if queue.is_shut(&spec.queue) {
+    if state.is_shut(&spec.queue) {
         return Some(WaitReason::QueueHeld);
     }
     let of_all = |per_node: u32| u64::from(per_node) * u64::from(spec.resources.nodes);
-    if let Some(detail) = queue.quota_lacks(of_all(spec.resources.per_node.gpus), of_all(spec.resources.per_node.slots)) {
+    if let Some(detail) = state.quota_lacks(&spec.queue, of_all(spec.resources.per_node.gpus), of_all(spec.resources.per_node.slots)) {
         return Some(WaitReason::Quota { detail });
     }
     let board = Board::new(state, |_| None);
@@ -60,11 +59,10 @@ fn fresh(state: &State, job: &Job, recorded: Option<&WaitReason>) -> Option<Wait
     if job.held {
         return Some(WaitReason::Held);
     }
-    let queue = state.queue(&job.spec.queue);
-    if queue.is_shut(&job.spec.queue) {
+    if state.is_shut(&job.spec.queue) {
         return Some(WaitReason::QueueHeld);
     }
-    if let Some(detail) = queue.quota_lacks(job.gpus(), job.slots()) {
+    if let Some(detail) = state.quota_lacks(&job.spec.queue, job.gpus(), job.slots()) {
         return Some(WaitReason::Quota { detail });
     }
     match recorded {

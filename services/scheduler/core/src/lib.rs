@@ -16,14 +16,14 @@ mod explain;
 mod facts;
 mod state;
 
-pub use admit::{Refusal, admit, can_close};
+pub use admit::{Refusal, admit, can_close, can_configure};
 pub use assign::{assignment, assignments};
 pub use decide::{Ruling, decide};
 pub use explain::{Explanation, explain, outlook};
 pub use facts::{Facts, Policy, Settled, Timeline};
 pub use state::{
-    Answer, Ask, Attempt, Budget, Chain, Checkpoint, Claim, ClaimKey, Claimed, EndedJob, Ending, Holding, How, Job, Launch, Mark, Member,
-    MemberStage, Node, PastAttempt, Queue, Request, Stage, Stamp, State, Stop, Wanted,
+    Answer, Ask, Attempt, Budget, Chain, Checkpoint, Claim, ClaimKey, Claimed, DEPTH_MAX, EndedJob, Ending, Holding, How, Job, Launch,
+    Mark, Member, MemberStage, Node, PastAttempt, Queue, Request, Stage, Stamp, State, Stop, Wanted,
 };
 
 /// The service's name, as in its subjects, its term and its events' source.

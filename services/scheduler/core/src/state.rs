@@ -6,12 +6,15 @@ mod fold;
 mod job;
 mod node;
 mod queue;
+mod tree;
 
 pub(crate) use attempt::Verdict;
 pub use attempt::{Attempt, Checkpoint, Ending, How, Launch, Member, MemberStage, Stop};
 pub use job::{Answer, Ask, Budget, Chain, EndedJob, Job, PastAttempt, Request, Stage};
 pub use node::{Claim, ClaimKey, Claimed, Mark, Node};
 pub use queue::{Holding, Queue};
+pub use tree::DEPTH_MAX;
+pub(crate) use tree::{lack as quota_lack, told};
 
 use footplate_es::Cause;
 use footplate_events::facts::JobSpec;

@@ -41,6 +41,9 @@ pub(crate) fn refused(no: No) -> Refusal {
         No::QueueClosed { queue } => Refusal::new(&reason::QUEUE_CLOSED, told).field("queue.name").value(queue),
         No::NeverFits { .. } => Refusal::new(&reason::NO_NODE_FITS, told).field("resources"),
         No::OverQuota { .. } => Refusal::new(&reason::QUOTA_EXCEEDED, told).field("resources"),
+        No::NotALeaf { queue, below } => Refusal::new(&reason::QUEUE_NOT_A_LEAF, told).field("queue.name").value(queue).allowed(below),
+        No::BadParent { parent, .. } => Refusal::new(&reason::QUEUE_TREE, told).field("parent").value(parent),
+        No::OverGuarantee { what, .. } => Refusal::new(&reason::QUEUE_TREE, told).field(format!("guarantee_{what}")),
         No::QueueInUse { queue, .. } => {
             Refusal::new(&reason::QUEUE_CLOSED, told).field("name").value(queue).next("cancel its jobs or wait for them, then close it")
         }

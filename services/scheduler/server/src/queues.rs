@@ -7,7 +7,7 @@ use footplate_api::v1::{ListQueuesRequest, ListQueuesResponse, Queue, SetQueueRe
 use footplate_api::{Refusal, reason};
 use footplate_events::facts::{QueueConfigured, Quota};
 use footplate_events::{Event, Recorded, Subject};
-use footplate_scheduler_core::{DEFAULT_QUEUE, Queue as Held, Stage, State, can_close};
+use footplate_scheduler_core::{DEFAULT_QUEUE, Queue as Held, Stage, State, can_close, can_configure};
 use footplate_shell::{TRIES, repeated};
 use footplate_types::{EventId, Invalid, QueueName};
 use std::collections::BTreeMap;
@@ -29,6 +29,17 @@ impl Queues {
 
 /// The settings with what the request names changed.
 fn changed(settings: &QueueConfigured, request: &SetQueueRequest) -> Result<QueueConfigured, Refusal> {
+    let parent = match request.parent.as_deref() {
+        None => settings.parent.clone(),
+        Some("") => None,
+        Some(name) => Some(QueueName::parse(name).map_err(|invalid| Refusal::from(invalid.of("parent")))?),
+    };
+    // Nothing is told in one way only.
+    let guarantee = |asked: Option<u32>, before: Option<u32>| asked.or(before).filter(|amount| *amount > 0);
+    let guarantee = Quota {
+        gpus: guarantee(request.guarantee_gpus, settings.guarantee.gpus),
+        slots: guarantee(request.guarantee_slots, settings.guarantee.slots),
+    };
     let weight = request.weight.unwrap_or(settings.weight);
     if !(1..=WEIGHT_MAX).contains(&weight) {
         return Err(Invalid::new("weight", weight, format!("1 to {WEIGHT_MAX}")).into());
@@ -38,25 +49,31 @@ fn changed(settings: &QueueConfigured, request: &SetQueueRequest) -> Result<Queu
     Ok(QueueConfigured {
         weight,
         quota: Quota { gpus: request.quota_gpus.or(before.gpus), slots: request.quota_slots.or(before.slots) },
+        guarantee,
+        parent,
         held: request.held.unwrap_or(settings.held),
         closed: request.closed.unwrap_or(settings.closed),
     })
 }
 
-fn shown(name: &str, queue: &Held, pending: u32, running: u32) -> Queue {
+fn shown(state: &State, name: &QueueName, queue: &Held, (pending, running): (u32, u32)) -> Queue {
     let units = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+    let held = state.held_below(name);
     Queue {
-        name: name.to_owned(),
+        name: name.to_string(),
         weight: queue.settings.weight,
         quota_gpus: queue.settings.quota.gpus,
         quota_slots: queue.settings.quota.slots,
         held: queue.settings.held,
         closed: queue.settings.closed,
-        used_gpus: units(queue.holding.gpus),
-        used_slots: units(queue.holding.slots),
+        used_gpus: units(held.gpus),
+        used_slots: units(held.slots),
         pending,
         running,
         sequence: queue.sequence,
+        parent: queue.settings.parent.as_ref().map(ToString::to_string).unwrap_or_default(),
+        guarantee_gpus: queue.settings.guarantee.gpus.unwrap_or(0),
+        guarantee_slots: queue.settings.guarantee.slots.unwrap_or(0),
     }
 }
 
@@ -69,18 +86,20 @@ fn newest_of(events: &[Recorded]) -> Option<QueueConfigured> {
 }
 
 fn list(state: &State) -> Vec<Queue> {
-    let mut counts: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+    let mut counts: BTreeMap<&QueueName, (u32, u32)> = BTreeMap::new();
     for job in state.jobs().values() {
-        let (pending, running) = counts.entry(job.spec.queue.as_str()).or_default();
+        let (pending, running) = counts.entry(&job.spec.queue).or_default();
         match job.stage {
             Stage::Pending { .. } => *pending += 1,
             Stage::Active(_) => *running += 1,
         }
     }
-    let mut queues: BTreeMap<&str, Held> = state.queues().iter().map(|(name, queue)| (name.as_str(), queue.clone())).collect();
-    queues.entry(DEFAULT_QUEUE).or_default();
-    let count = |name: &str| counts.get(name).copied().unwrap_or_default();
-    queues.iter().map(|(name, queue)| shown(name, queue, count(name).0, count(name).1)).collect()
+    let mut queues: BTreeMap<QueueName, Held> = state.queues().clone();
+    if let Ok(default) = QueueName::parse(DEFAULT_QUEUE) {
+        queues.entry(default).or_default();
+    }
+    let count = |name: &QueueName| counts.get(name).copied().unwrap_or_default();
+    queues.iter().map(|(name, queue)| shown(state, name, queue, count(name))).collect()
 }
 
 #[tonic::async_trait]
@@ -114,6 +133,11 @@ impl QueueService for Queues {
             if after.closed && !before.closed {
                 self.shell.caught_up().await?;
                 can_close(&self.shell.live.read(), &name).map_err(refused)?;
+            }
+            let same_tree = (&after.parent, &after.guarantee, &after.quota) == (&before.parent, &before.guarantee, &before.quota);
+            if !same_tree {
+                self.shell.caught_up().await?;
+                can_configure(&self.shell.live.read(), &name, &after).map_err(refused)?;
             }
             let envelope = self.shell.envelope(id, subject.clone(), after, actor.clone());
             if let Some(sequence) = self.shell.append(envelope, expected).await? {

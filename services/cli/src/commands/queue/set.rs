@@ -12,6 +12,8 @@ const EXAMPLES: &str = "\
 Examples:
   footplate queue set night --weight 2 --quota-gpus 16
   footplate queue set night --quota-slots none --hold
+  footplate queue set vision --guarantee-gpus 32 --quota-gpus 64
+  footplate queue set cars --parent vision --weight 2 --guarantee-gpus 16
   footplate queue set night --no-quota --release";
 
 /// Make a queue, or change it
@@ -30,6 +32,15 @@ pub struct Args {
     /// The most CPU slots that its jobs hold at once: 0 lets none start, `none` takes the limit away
     #[arg(long, value_name = "COUNT", conflicts_with = "no_quota")]
     pub quota_slots: Option<Limit>,
+    /// The queue above it, whose quota holds for it too and of whose share it is a part; `none` puts it at the top
+    #[arg(long, value_name = "QUEUE", value_parser = parent)]
+    pub parent: Option<String>,
+    /// GPUs that are its own: what others borrow of them they give back as soon as its jobs need them; 0 for none
+    #[arg(long, value_name = "COUNT")]
+    pub guarantee_gpus: Option<u32>,
+    /// CPU slots that are its own, likewise
+    #[arg(long, value_name = "COUNT")]
+    pub guarantee_slots: Option<u32>,
     /// Take both quotas away
     #[arg(long)]
     pub no_quota: bool,
@@ -45,6 +56,14 @@ pub struct Args {
     /// Take jobs into it again
     #[arg(long)]
     pub open: bool,
+}
+
+/// The name of a queue, or empty for the word `none`.
+fn parent(text: &str) -> Result<String, String> {
+    match text {
+        "none" => Ok(String::new()),
+        name => QueueName::parse(name).map(|name| name.to_string()).map_err(|invalid| invalid.to_string()),
+    }
 }
 
 /// A quota of one kind.
@@ -107,8 +126,13 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         closed: flag(args.close, args.open),
         clear_quota,
         request_id: footplate_clock::request_id().to_string(),
+        parent: args.parent.clone(),
+        guarantee_gpus: args.guarantee_gpus,
+        guarantee_slots: args.guarantee_slots,
     };
-    let nothing = args.weight.is_none() && args.quota_gpus.is_none() && args.quota_slots.is_none() && !args.no_quota;
+    let amounts = [args.weight, args.guarantee_gpus, args.guarantee_slots];
+    let quotas = [args.quota_gpus, args.quota_slots];
+    let nothing = amounts == [None; 3] && quotas == [None; 2] && !args.no_quota && args.parent.is_none();
     if nothing && message.held.is_none() && message.closed.is_none() {
         let known = call!(client, queues.list_queues(v1::ListQueuesRequest { at_least: 0 }))?.queues;
         if known.iter().any(|queue| queue.name == name) {

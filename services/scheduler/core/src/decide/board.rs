@@ -3,7 +3,7 @@
 //! Units are named (this GPU, that slot), so a fit is always a fit on real devices, never a sum. A node that shrank below what is claimed
 //! on it owes slots: they are subtracted from what looks free.
 
-use crate::state::{Claim, Node, State};
+use crate::state::{Claim, Holding, Node, State};
 use footplate_events::facts::{JobSpec, PerNode};
 use footplate_types::{ByteSize, Gpu, NodeName, NodeShape, RunId, SlotIndex};
 use std::collections::BTreeMap;
@@ -311,6 +311,15 @@ impl<'a> Board<'a> {
             board.benches.push(Bench { name, node, free, coming, preempting, reserved: false });
         }
         board
+    }
+
+    /// What the open nodes have that is healthy, in use or not.
+    pub(crate) fn capacity(&self) -> Holding {
+        let of = |bench: &Bench<'_>| {
+            let empty = Room::empty_node(bench.node);
+            Holding { gpus: empty.gpus.count().into(), slots: empty.slots.count().into() }
+        };
+        self.benches.iter().map(of).fold(Holding::default(), Holding::with)
     }
 
     /// The bench of a node, when it is open.

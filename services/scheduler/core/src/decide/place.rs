@@ -1,17 +1,18 @@
-//! Pending jobs in order: a larger priority first; among equals the queue that holds least for its weight; then the older job.
+//! Pending jobs in order: first those for which others are being stopped, then whoever's turn it is ([`super::shares`]).
 //!
 //! A job that cannot start does not hold back one that can, until it has waited its patience: from then on nodes are kept free for it. What
-//! is being stopped counts as coming free for the first job in the order that it makes fit, so nobody behind can snatch it, least of all
-//! the work that was preempted for it.
+//! is being stopped counts as coming free for the job that it is stopped for, so nobody else can snatch it, least of all the work that was
+//! preempted for it.
 
 use super::board::{Board, Seat, When};
 use super::pass::Pass;
 use super::preempt::Victims;
+use super::shares::Shares;
 use super::waiting::{Lack, lack};
-use crate::state::{Holding, Job, Queue, Stage, Stamp};
+use crate::state::{Job, Stage, Stamp};
 use footplate_events::facts::{Cause, JobEnded, JobPlaced, JobWaiting, MemberPlacement, Outcome, StopCause, View, WaitReason};
 use footplate_types::{Digest, MemberIndex, QueueName, Rank, RunId};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 /// Ends jobs that have waited longer for their first placement than their own limit.
@@ -37,22 +38,17 @@ pub(super) fn expire(pass: &mut Pass<'_>) {
     }
 }
 
-/// What a queue holds: now, and when everything that is being stopped has left.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Purse {
-    pub(super) now: Holding,
-    pub(super) coming: Holding,
-}
-
 /// The placing of one look.
 pub(super) struct Round<'a> {
     pub(super) board: Board<'a>,
-    pub(super) purses: BTreeMap<QueueName, Purse>,
+    pub(super) shares: Shares<'a>,
     pub(super) victims: Victims<'a>,
     /// Benches that could take a member, by class.
     eligible: BTreeMap<Digest, Rc<Vec<usize>>>,
-    /// Classes that cannot be placed by this look, and why.
-    blocked: BTreeMap<Digest, WaitReason>,
+    /// Classes for which there are no seats, neither now nor when everything that is being stopped has left.
+    pub(super) seatless: BTreeSet<Digest>,
+    /// Classes that cannot be placed for a queue by this look, and why.
+    blocked: BTreeMap<(Digest, &'a QueueName), WaitReason>,
     reservations: usize,
     members: usize,
 }
@@ -63,97 +59,56 @@ pub(super) fn place(pass: &mut Pass<'_>) {
         return;
     }
     let mut round = Round::new(pass);
-    let mut level: BTreeMap<&QueueName, VecDeque<&Job>> = BTreeMap::new();
-    let mut priority = None;
     let state = pass.state;
-    for key in state.pending() {
-        if priority.is_some_and(|known| known != key.priority) {
-            round.run_level(pass, &mut level);
-        }
-        priority = Some(key.priority);
-        if let Some(job) = state.jobs().get(&key.run) {
-            level.entry(&key.queue).or_default().push_back(job);
+    let jobs = || state.pending().iter().filter_map(|key| state.jobs().get(&key.run));
+    let is_first = |job: &&Job| matches!(&job.stage, Stage::Pending { reason: Some(WaitReason::Preempting), .. });
+    let mut first: VecDeque<&Job> = jobs().filter(is_first).collect();
+    round.shares.queue_up(jobs().filter(|job| !is_first(job)));
+    while !pass.is_full() && round.members < pass.facts.policy.members_max {
+        let Some(job) = first.pop_front().or_else(|| round.shares.pop()) else { return };
+        if !pass.is_touched(&job.run) {
+            round.consider(pass, job);
         }
     }
-    round.run_level(pass, &mut level);
 }
 
 impl<'a> Round<'a> {
     fn new(pass: &Pass<'a>) -> Self {
         let state = pass.state;
-        let mut purses: BTreeMap<QueueName, Purse> = BTreeMap::new();
-        for (name, queue) in state.queues() {
-            purses.insert(name.clone(), Purse { now: queue.holding, coming: queue.holding });
-        }
         let stopping = |run: &RunId| -> Option<bool> {
             let attempt = state.jobs().get(run)?.attempt()?;
             let preempted = attempt.stop.as_ref().map(|stop| stop.cause == StopCause::Preempted);
             preempted.or_else(|| pass.is_stopped(run).then_some(false))
         };
+        let board = Board::new(state, stopping);
+        let mut shares = Shares::new(state, &board);
         for (job, attempt) in state.active().filter(|(job, attempt)| !attempt.void && stopping(&job.run).is_some()) {
-            let purse = purses.entry(job.spec.queue.clone()).or_default();
             for member in attempt.members.iter().filter(|member| !member.is_released()) {
-                purse.coming.remove(&crate::state::Claim::of(&member.placement));
+                shares.leaves(job, &crate::state::Claim::of(&member.placement), true);
             }
         }
         Self {
-            board: Board::new(state, stopping),
-            purses,
+            board,
+            shares,
             victims: Victims::default(),
             eligible: BTreeMap::new(),
+            seatless: BTreeSet::new(),
             blocked: BTreeMap::new(),
             reservations: 0,
             members: 0,
         }
     }
 
-    /// All jobs of one priority: always the oldest job of the queue that would hold least for its weight.
-    fn run_level(&mut self, pass: &mut Pass<'a>, level: &mut BTreeMap<&QueueName, VecDeque<&'a Job>>) {
-        while !level.is_empty() {
-            if pass.is_full() || self.members >= pass.facts.policy.members_max {
-                level.clear();
-                return;
-            }
-            let next = if level.len() == 1 { level.keys().next().copied() } else { self.least(pass, level) };
-            let Some(name) = next else { return };
-            let Some(jobs) = level.get_mut(name) else { return };
-            let job = jobs.pop_front();
-            if jobs.is_empty() {
-                level.remove(name);
-            }
-            if let Some(job) = job.filter(|job| !pass.is_touched(&job.run)) {
-                self.consider(pass, job);
-            }
-        }
-    }
-
-    fn least<'q>(&self, pass: &Pass<'a>, level: &BTreeMap<&'q QueueName, VecDeque<&'a Job>>) -> Option<&'q QueueName> {
-        let mut best: Option<(&'q QueueName, u128, u128, u64)> = None;
-        for (name, jobs) in level {
-            let Some(head) = jobs.front() else { continue };
-            let weight = u128::from(pass.state.queues().get(*name).map_or(1, |queue| queue.settings.weight.max(1)));
-            let held = self.purses.get(*name).map_or(0, |purse| purse.now.units());
-            let share = u128::from(held + head.gpus() + head.slots());
-            let age = head.submitted.sequence;
-            let wins = best.is_none_or(|(_, known, over, older)| (share * over, age) < (known * weight, older));
-            if wins {
-                best = Some((name, share, weight, age));
-            }
-        }
-        best.map(|(name, ..)| name)
-    }
-
     fn consider(&mut self, pass: &mut Pass<'a>, job: &'a Job) {
         let Stage::Pending { since, backoff, reason } = &job.stage else { return };
-        let queue = pass.state.queues().get(&job.spec.queue).cloned().unwrap_or_default();
         let wait = if job.held {
             Some(WaitReason::Held)
-        } else if queue.is_shut(&job.spec.queue) {
+        } else if pass.state.is_shut(&job.spec.queue) {
             Some(WaitReason::QueueHeld)
         } else if backoff.0 > 0 && !pass.is_over(pass.facts.age(since), backoff.0) {
             Some(WaitReason::Backoff)
         } else {
-            self.try_to_start(pass, job, &queue, since)
+            self.try_to_start(pass, job, since)
         };
         let Some(wait) = wait else { return };
         let changed = reason.as_ref().is_none_or(|known| std::mem::discriminant(known) != std::mem::discriminant(&wait));
@@ -163,26 +118,27 @@ impl<'a> Round<'a> {
     }
 
     /// Starts the job, or tells why not.
-    fn try_to_start(&mut self, pass: &mut Pass<'a>, job: &'a Job, queue: &Queue, since: &Stamp) -> Option<WaitReason> {
-        let purse = self.purses.get(&job.spec.queue).copied().unwrap_or_default();
-        let lacks = |holding: Holding| Queue { holding, ..queue.clone() }.quota_lacks(job.gpus(), job.slots());
-        let (lacks_now, lacks_coming) = (lacks(purse.now), lacks(purse.coming));
-        if let Some(reason) = self.blocked.get(&job.class).filter(|_| lacks_coming.is_none()) {
+    fn try_to_start(&mut self, pass: &mut Pass<'a>, job: &'a Job, since: &Stamp) -> Option<WaitReason> {
+        let (lacks_now, lacks_coming) = (self.shares.lacks(job, false), self.shares.lacks(job, true));
+        if let Some(reason) = self.blocked.get(&(job.class, &job.spec.queue)).filter(|_| lacks_coming.is_none()) {
             return Some(lacks_now.map_or_else(|| reason.clone(), |detail| WaitReason::Quota { detail }));
         }
         let eligible = self.eligible_for(job);
-        if lacks_now.is_none()
+        let seated = !self.seatless.contains(&job.class);
+        if seated
+            && lacks_now.is_none()
             && let Some(seats) = self.board.seat(&eligible, &job.spec, &job.avoid, When::Now)
         {
             self.start(pass, job, &seats);
             return None;
         }
-        if lacks_coming.is_none()
-            && let Some(seats) = self.board.seat(&eligible, &job.spec, &job.avoid, When::Coming)
-        {
-            return Some(self.wait_for_leavers(pass, job, &seats, lacks_now));
+        if seated && lacks_coming.is_none() {
+            match self.board.seat(&eligible, &job.spec, &job.avoid, When::Coming) {
+                Some(seats) => return Some(self.wait_for_leavers(pass, job, &seats, lacks_now)),
+                None => _ = self.seatless.insert(job.class),
+            }
         }
-        if self.preempt_for(pass, job, queue, &eligible)
+        if self.preempt_for(pass, job, &eligible)
             && let Some(seats) = self.board.seat(&eligible, &job.spec, &job.avoid, When::Coming)
         {
             let _ = self.wait_for_leavers(pass, job, &seats, None);
@@ -198,7 +154,7 @@ impl<'a> Round<'a> {
                 WaitReason::Resources { detail }
             }
         };
-        self.blocked.insert(job.class, reason.clone());
+        self.blocked.insert((job.class, &job.spec.queue), reason.clone());
         Some(lacks_now.map_or(reason, |detail| WaitReason::Quota { detail }))
     }
 
@@ -222,11 +178,7 @@ impl<'a> Round<'a> {
         };
         let members: Vec<MemberPlacement> = seats.iter().enumerate().map(member).collect();
         self.board.take(seats);
-        let purse = self.purses.entry(job.spec.queue.clone()).or_default();
-        for (_, claim) in seats {
-            purse.now.add(claim);
-            purse.coming.add(claim);
-        }
+        self.shares.starts(job);
         self.members += members.len();
         let facts = pass.facts;
         let view = View { sequence: facts.view, now: facts.now, seed: facts.seed, policy: facts.policy.name.clone() };
@@ -237,8 +189,7 @@ impl<'a> Round<'a> {
     /// Keeps the seats for the job until those who hold them have left.
     fn wait_for_leavers(&mut self, pass: &Pass<'_>, job: &Job, seats: &[Seat], lacks_now: Option<String>) -> WaitReason {
         self.board.take(seats);
-        let purse = self.purses.entry(job.spec.queue.clone()).or_default();
-        seats.iter().for_each(|(_, claim)| purse.coming.add(claim));
+        self.shares.keeps(job);
         if seats.iter().any(|(at, _)| self.board.benches[*at].preempting) {
             return WaitReason::Preempting;
         }

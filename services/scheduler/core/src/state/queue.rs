@@ -2,7 +2,7 @@
 
 use super::Claim;
 use crate::DEFAULT_QUEUE;
-use footplate_events::facts::{QueueConfigured, Quota};
+use footplate_events::facts::QueueConfigured;
 use footplate_types::QueueName;
 use serde::{Deserialize, Serialize};
 
@@ -28,14 +28,15 @@ impl Holding {
         self.slots = self.slots.saturating_sub(claim.slots.len() as u64);
     }
 
-    /// Both together: the measure of a share.
-    pub fn units(&self) -> u64 {
-        self.gpus + self.slots
+    /// The sum of both.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self { gpus: self.gpus + other.gpus, slots: self.slots + other.slots }
     }
 }
 
 /// One queue.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queue {
     /// Its settings.
     pub settings: QueueConfigured,
@@ -45,13 +46,6 @@ pub struct Queue {
     pub holding: Holding,
     /// How many of its jobs have not ended.
     pub living: u64,
-}
-
-impl Default for Queue {
-    fn default() -> Self {
-        let settings = QueueConfigured { weight: 1, quota: Quota { gpus: None, slots: None }, held: false, closed: false };
-        Self { settings, sequence: 0, holding: Holding::default(), living: 0 }
-    }
 }
 
 impl Queue {
@@ -64,20 +58,5 @@ impl Queue {
     /// its closing. Such a job waits until someone opens it.
     pub fn is_shut(&self, name: &QueueName) -> bool {
         self.settings.held || self.settings.closed || self.is_unknown(name)
-    }
-
-    /// Why an ask does not fit under the hard quota now, as used and allowed with the ask, in words; `None` when it fits.
-    pub fn quota_lacks(&self, gpus: u64, slots: u64) -> Option<String> {
-        let lacks = |what: &str, used: u64, asked: u64, quota: Option<u32>| {
-            let quota = u64::from(quota?);
-            (asked > 0 && used + asked > quota).then(|| format!("{what}: {used} of {quota} in use, {asked} asked"))
-        };
-        let quota = &self.settings.quota;
-        lacks("gpus", self.holding.gpus, gpus, quota.gpus).or_else(|| lacks("slots", self.holding.slots, slots, quota.slots))
-    }
-
-    /// Why an ask can never fit under the hard quota, in words; `None` when it could.
-    pub fn quota_never(&self, gpus: u64, slots: u64) -> Option<String> {
-        Self { holding: Holding::default(), ..self.clone() }.quota_lacks(gpus, slots)
     }
 }

@@ -39,7 +39,7 @@ fn a_queue_must_be_there_and_open() {
     assert!(matches!(admit(&world.state, &of("night", 5), false), Err(Refusal::OverQuota { .. })));
     assert_eq!(admit(&world.state, &of("night", 5), true), Ok(()));
     assert_eq!(can_close(&world.state, &queue_name("night")), Ok(()));
-    let closed = QueueConfigured { weight: 1, quota: Quota { gpus: None, slots: None }, held: false, closed: true };
+    let closed = QueueConfigured { closed: true, ..QueueConfigured::default() };
     world.record(Subject::queue(&queue_name("night")), closed);
     assert!(matches!(admit(&world.state, &of("night", 1), true), Err(Refusal::QueueClosed { .. })));
 }

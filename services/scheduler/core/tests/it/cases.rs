@@ -3,6 +3,7 @@
 use crate::world::*;
 use footplate_events::facts::*;
 use footplate_events::{Event, Subject};
+use footplate_scheduler_core::Holding;
 use footplate_scheduler_core::{Refusal, admit, can_close, explain};
 use footplate_types::*;
 
@@ -32,7 +33,7 @@ fn hopeless_jobs_are_refused_or_told_never_and_hold_back_nobody() {
         world.settle();
         assert!(matches!(world.reason(run), Some(WaitReason::NoSuchNode { detail }) if detail.contains(told)));
     }
-    assert_eq!(world.state.queue(&queue_name("default")).holding.units(), 0);
+    assert_eq!(world.state.queue(&queue_name("default")).holding, Holding::default());
     let plain = world.submit(spec(1, 1));
     world.settle();
     assert!(world.is_active(plain));
@@ -83,7 +84,7 @@ fn a_quota_lowered_under_running_work_starts_nothing_until_use_is_below_it() {
     world.settle();
     assert!(waiting.iter().all(|run| world.is_pending(*run)), "2 of 2");
     world.exits(running[2], 0, 0, None);
-    let held = QueueConfigured { weight: 1, quota: Quota { gpus: None, slots: Some(2) }, held: true, closed: false };
+    let held = QueueConfigured { quota: Quota { gpus: None, slots: Some(2) }, held: true, ..QueueConfigured::default() };
     world.record(Subject::queue(&queue_name("q")), held);
     world.settle();
     assert!(waiting.iter().all(|run| world.is_pending(*run)), "a held queue starts nothing after the hold's position");
@@ -102,10 +103,10 @@ fn a_placement_that_follows_the_hold_of_its_queue_or_a_lower_quota_in_the_ledger
         world.slots("n1", 8);
         let run = world.submit(JobSpec { queue: queue_name("q"), ..spec(1, 2) });
         let ruling = world.ruling();
-        let settings = QueueConfigured { weight: 1, quota: Quota { gpus: None, slots: Some(most) }, held, closed: false };
+        let settings = QueueConfigured { quota: Quota { gpus: None, slots: Some(most) }, held, ..QueueConfigured::default() };
         world.record(Subject::queue(&queue_name("q")), settings);
         world.append(ruling.decisions);
-        assert_eq!(world.state.queue(&queue_name("q")).holding.units(), 0);
+        assert_eq!(world.state.queue(&queue_name("q")).holding, Holding::default());
         world.settle();
         assert!(world.is_pending(run));
         world.queue("q", 1, None, None);
@@ -169,7 +170,7 @@ fn a_cancel_in_every_phase_of_a_preemption_ends_the_job_once_and_frees_everythin
         assert_eq!(world.end(job).outcome, Outcome::Cancelled, "{phase}");
         assert_eq!(world.count(job, |event| matches!(event, Event::JobEnded(_))), 1, "{phase}");
         assert!(world.state.nodes().values().all(|node| node.claims.is_empty()), "{phase}");
-        assert_eq!(world.state.queue(&queue_name("default")).holding.units(), 0, "{phase}");
+        assert_eq!(world.state.queue(&queue_name("default")).holding, Holding::default(), "{phase}");
     }
 }
 

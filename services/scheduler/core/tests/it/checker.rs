@@ -16,7 +16,7 @@ struct NodeSeen {
 pub struct Checker {
     nodes: BTreeMap<NodeName, NodeSeen>,
     specs: BTreeMap<RunId, JobSpec>,
-    quotas: BTreeMap<QueueName, Quota>,
+    queues: BTreeMap<QueueName, QueueConfigured>,
     held: BTreeSet<QueueName>,
     /// Who holds a unit of a node, until released.
     units: BTreeMap<(NodeName, String), (RunId, u32, u32)>,
@@ -43,7 +43,7 @@ impl Checker {
                 } else {
                     self.held.remove(&name)
                 };
-                self.quotas.insert(name, fact.quota);
+                self.queues.insert(name, fact.clone());
             }
             (Event::JobSubmitted(fact), Some(run)) => {
                 self.specs.entry(run).or_insert_with(|| fact.spec.clone());
@@ -98,7 +98,10 @@ impl Checker {
         let last = self.last.insert(run, fact.attempt.0).unwrap_or(0);
         assert_eq!(fact.attempt.0, last + 1, "attempts count by one");
         let is_void = |member: &MemberPlacement| self.nodes.get(&member.node).is_none_or(|n| n.closed || n.epoch != member.epoch.0);
-        if fact.members.iter().any(is_void) || self.would_break_quota(run) || self.held.contains(&spec.queue) {
+        if fact.members.iter().any(is_void)
+            || self.would_break_quota(run)
+            || self.line(&spec.queue).iter().any(|name| self.held.contains(name))
+        {
             return;
         }
         for member in &fact.members {
@@ -114,29 +117,47 @@ impl Checker {
         self.check_quota(run);
     }
 
+    /// A queue and those above it; itself alone where that has no end.
+    fn line(&self, name: &QueueName) -> Vec<QueueName> {
+        let mut line = vec![name.clone()];
+        while let Some(parent) = self.queues.get(&line[line.len() - 1]).and_then(|queue| queue.parent.clone()) {
+            if line.contains(&parent) || !self.queues.contains_key(&parent) || line.len() == 8 {
+                return vec![name.clone()];
+            }
+            line.push(parent);
+        }
+        line
+    }
+
+    /// What all jobs of a queue and below it hold: GPUs, slots.
+    fn held_below(&self, name: &QueueName) -> (usize, usize) {
+        let held = self.units.iter().filter(|(_, (run, _, _))| self.line(&self.specs[run].queue).contains(name));
+        let (gpus, slots): (Vec<_>, Vec<_>) = held.partition(|((_, unit), _)| unit.starts_with("GPU-"));
+        (gpus.len(), slots.len())
+    }
+
     /// Whether a quota that stood in the ledger before the placement leaves no room for it.
     fn would_break_quota(&self, run: RunId) -> bool {
         let spec = &self.specs[&run];
-        let Some(quota) = self.quotas.get(&spec.queue) else { return false };
-        let held = self.units.iter().filter(|(_, (run, _, _))| self.specs[run].queue == spec.queue);
-        let (gpus, slots): (Vec<_>, Vec<_>) = held.partition(|((_, unit), _)| unit.starts_with("GPU-"));
         let over = |held: usize, per_node: u32, quota: Option<u32>| {
             per_node > 0 && quota.is_some_and(|most| held + (per_node * spec.resources.nodes) as usize > most as usize)
         };
-        over(gpus.len(), spec.resources.per_node.gpus, quota.gpus) || over(slots.len(), spec.resources.per_node.slots, quota.slots)
+        self.line(&spec.queue).iter().any(|name| {
+            let Some(queue) = self.queues.get(name) else { return false };
+            let (gpus, slots) = self.held_below(name);
+            over(gpus, spec.resources.per_node.gpus, queue.quota.gpus) || over(slots, spec.resources.per_node.slots, queue.quota.slots)
+        })
     }
 
-    /// At a placement the queue's hard quota holds, whatever it was before.
+    /// At a placement the hard quotas above it hold, whatever they were before.
     fn check_quota(&self, run: RunId) {
-        let queue = &self.specs[&run].queue;
-        let Some(quota) = self.quotas.get(queue) else { return };
-        let held = self.units.iter().filter(|(_, (run, _, _))| self.specs[run].queue == *queue);
-        let (gpus, slots): (Vec<_>, Vec<_>) = held.partition(|((_, unit), _)| unit.starts_with("GPU-"));
-        assert!(quota.gpus.is_none_or(|most| gpus.len() <= most as usize || self.specs[&run].resources.per_node.gpus == 0), "gpu quota");
-        assert!(
-            quota.slots.is_none_or(|most| slots.len() <= most as usize || self.specs[&run].resources.per_node.slots == 0),
-            "slot quota"
-        );
+        let ask = &self.specs[&run].resources.per_node;
+        for name in self.line(&self.specs[&run].queue) {
+            let Some(queue) = self.queues.get(&name) else { continue };
+            let (gpus, slots) = self.held_below(&name);
+            assert!(queue.quota.gpus.is_none_or(|most| gpus <= most as usize || ask.gpus == 0), "gpu quota of {name}");
+            assert!(queue.quota.slots.is_none_or(|most| slots <= most as usize || ask.slots == 0), "slot quota of {name}");
+        }
     }
 
     fn release(&mut self, run: RunId, attempt: u32, member: u32) {

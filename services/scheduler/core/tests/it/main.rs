@@ -10,6 +10,7 @@ mod orders;
 mod placing;
 mod preemption;
 mod properties;
+mod queues;
 mod requests;
 mod retries;
 mod scale;

@@ -9,6 +9,11 @@ use footplate_scheduler_core::{MemberStage, State, assignments};
 use footplate_types::*;
 use proptest::prelude::*;
 
+/// Where jobs go.
+const QUEUES: [&str; 3] = ["default", "q", "r"];
+/// Every queue that is ever configured.
+const TREE: [&str; 4] = ["q", "r", "t", "u"];
+
 /// One thing that may happen. Numbers are reduced to what there is.
 #[derive(Clone, Debug)]
 enum Step {
@@ -18,7 +23,7 @@ enum Step {
         gpus: bool,
         priority: i32,
         preemptible: bool,
-        queue: bool,
+        queue: u8,
     },
     Look,
     /// The leader decides now, others append first.
@@ -43,14 +48,19 @@ enum Step {
     Cancel(u8, u8),
     Hold(u8, u8),
     Release(u8, u8),
-    Quota(Option<u32>),
+    Queue {
+        name: u8,
+        quota: Option<u32>,
+        guarantee: Option<u32>,
+        parent: Option<u8>,
+    },
     Wait(u32),
     NewTerm,
 }
 
 fn simple() -> impl Strategy<Value = Step> {
     prop_oneof![
-        4 => (1..4u32, 1..3u32, any::<bool>(), 0..3i32, any::<bool>(), any::<bool>())
+        4 => (1..4u32, 1..3u32, any::<bool>(), 0..3i32, any::<bool>(), 0..3u8)
             .prop_map(|(nodes, units, gpus, priority, preemptible, queue)| Step::Submit { nodes, units, gpus, priority, preemptible, queue }),
         8 => any::<u8>().prop_map(Step::Ready),
         5 => (any::<u8>(), prop_oneof![Just(0), Just(0), Just(1), Just(75)]).prop_map(|(member, code)| Step::Exit { member, code }),
@@ -64,7 +74,8 @@ fn simple() -> impl Strategy<Value = Step> {
         1 => (any::<u8>(), any::<u8>()).prop_map(|(run, n)| Step::Cancel(run, n)),
         1 => (any::<u8>(), any::<u8>()).prop_map(|(run, n)| Step::Hold(run, n)),
         1 => (any::<u8>(), any::<u8>()).prop_map(|(run, n)| Step::Release(run, n)),
-        1 => proptest::option::of(0..4u32).prop_map(Step::Quota),
+        2 => (0..4u8, proptest::option::of(0..7u32), proptest::option::of(0..4u32), proptest::option::of(0..4u8))
+            .prop_map(|(name, quota, guarantee, parent)| Step::Queue { name, quota, guarantee, parent }),
         2 => (0..900_000u32).prop_map(Step::Wait),
     ]
 }
@@ -122,7 +133,7 @@ fn apply(world: &mut World, step: &Step) {
                 return;
             }
             let base = if *gpus { gpu_spec(*nodes, *units) } else { spec(*nodes, *units) };
-            let name = if *queue { "q" } else { "default" };
+            let name = QUEUES[usize::from(*queue)];
             let retry = RetryPolicy { user_code: 1, ..RetryPolicy::default() };
             world.submit(JobSpec { priority: *priority, preemptible: *preemptible, queue: queue_name(name), retry, ..base });
         }
@@ -203,7 +214,15 @@ fn apply(world: &mut World, step: &Step) {
                 world.record(Subject::job_request(&project(), run), JobReleaseRequested { request: request(*id) });
             }
         }
-        Step::Quota(slots) => world.queue("q", 2, *slots, *slots),
+        Step::Queue { name, quota, guarantee, parent } => {
+            let of = |amount: Option<u32>| Quota { gpus: amount, slots: amount };
+            let name = TREE[usize::from(*name)];
+            // Also what two writers at once may leave: circles, and tops that are not there.
+            let parent = parent.map(|parent| queue_name(TREE[usize::from(parent)]));
+            let settings =
+                QueueConfigured { weight: 2, quota: of(*quota), guarantee: of(*guarantee), parent, ..QueueConfigured::default() };
+            world.record(Subject::queue(&queue_name(name)), settings);
+        }
         Step::Wait(millis) => world.wait(u64::from(*millis)),
         Step::NewTerm => world.new_term(),
     }
@@ -212,6 +231,7 @@ fn apply(world: &mut World, step: &Step) {
 fn begin() -> World {
     let mut world = World::new();
     world.queue("q", 2, Some(3), Some(3));
+    world.queue("r", 1, None, None);
     for (at, name) in NODES.into_iter().enumerate() {
         world.node(name, shape_of(at, 3));
     }
@@ -225,7 +245,7 @@ fn calm(world: &mut World) {
         world.register(name, shape_of(at, 3), epoch);
         world.uncordon(name);
     }
-    world.queue("q", 2, None, None);
+    TREE.into_iter().for_each(|name| world.queue(name, 2, None, None));
     let mut quiet = 0;
     for _ in 0..400 {
         let moved = !world.settle().is_empty();

@@ -3,6 +3,7 @@
 use crate::world::*;
 use footplate_events::facts::*;
 use footplate_events::{Event, Subject};
+use footplate_scheduler_core::Holding;
 
 #[test]
 fn a_pending_job_is_cancelled_at_once() {
@@ -193,5 +194,5 @@ fn a_lost_node_under_a_cancel_ends_as_cancelled() {
     world.lost(run, 0);
     world.settle();
     assert_eq!(world.end(run).outcome, Outcome::Cancelled);
-    assert_eq!(world.state.queue(&queue_name("default")).holding.units(), 0);
+    assert_eq!(world.state.queue(&queue_name("default")).holding, Holding::default());
 }

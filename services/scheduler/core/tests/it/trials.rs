@@ -34,7 +34,7 @@ fn a_suggested_trial_wants_its_job_until_that_is_submitted() {
 
 #[test]
 fn a_trial_in_a_queue_that_is_closed_or_not_there_waits_until_somebody_opens_it() {
-    let configured = |closed| QueueConfigured { weight: 1, quota: Quota { gpus: None, slots: None }, held: false, closed };
+    let configured = |closed| QueueConfigured { closed, ..QueueConfigured::default() };
     for closed in [true, false] {
         let mut world = World::new();
         world.slots("n1", 1);

@@ -217,7 +217,7 @@ impl World {
     }
 
     pub fn queue(&mut self, name: &str, weight: u32, gpus: Option<u32>, slots: Option<u32>) {
-        let settings = QueueConfigured { weight, quota: Quota { gpus, slots }, held: false, closed: false };
+        let settings = QueueConfigured { weight, quota: Quota { gpus, slots }, ..QueueConfigured::default() };
         self.record(Subject::queue(&queue_name(name)), settings);
     }
 

@@ -83,3 +83,31 @@ async fn nonsense_settings_are_refused() {
     }
     stage.scheduler.stop().await;
 }
+
+#[tokio::test]
+async fn queues_stand_in_a_tree_whose_settings_hold_together() {
+    let stage = stage().await;
+    set(&stage, v1::SetQueueRequest { guarantee_slots: Some(4), quota_slots: Some(6), ..named("team") }).await.unwrap();
+    let below = |slots| v1::SetQueueRequest { parent: Some("team".to_owned()), guarantee_slots: Some(slots), ..named("one") };
+    let refused = set(&stage, below(5)).await.unwrap_err();
+    assert_eq!((refused.reason.as_str(), refused.field.as_deref()), ("QUEUE_TREE", Some("guarantee_slots")), "{refused:?}");
+    let written = set(&stage, below(3)).await.unwrap();
+    let one = listed(&stage, written.sequence).await.into_iter().find(|queue| queue.name == "one").unwrap();
+    assert_eq!((one.parent.as_str(), one.guarantee_slots, one.guarantee_gpus), ("team", 3, 0));
+    assert_eq!(set(&stage, below(3)).await.unwrap(), written, "no change, no event");
+    for (parent, field) in [("none-such", "parent"), ("one", "parent"), ("No Name", "parent")] {
+        let asked = v1::SetQueueRequest { parent: Some(parent.to_owned()), ..named("team") };
+        let refused = set(&stage, asked).await.unwrap_err();
+        assert_eq!(refused.field.as_deref(), Some(field), "{parent}: {refused:?}");
+    }
+    let inner = types::JobSpec { queue: "team".to_owned(), ..spec(1, 1) };
+    let refused = stage.scheduler.submit(submission(inner)).await.unwrap_err();
+    assert_eq!((refused.reason.as_str(), refused.allowed.as_deref()), ("QUEUE_NOT_A_LEAF", Some("one")), "{refused:?}");
+    // What jobs below hold counts above.
+    let run = stage.scheduler.submitted(types::JobSpec { queue: "one".to_owned(), ..spec(1, 1) }).await;
+    stage.scheduler.cancel(&run, "").await.unwrap();
+    let free = set(&stage, v1::SetQueueRequest { parent: Some(String::new()), guarantee_slots: Some(0), ..named("one") }).await.unwrap();
+    let one = listed(&stage, free.sequence).await.into_iter().find(|queue| queue.name == "one").unwrap();
+    assert_eq!((one.parent.as_str(), one.guarantee_slots), ("", 0));
+    stage.scheduler.stop().await;
+}

@@ -197,8 +197,7 @@ impl State {
             node.is_some_and(|node| node.lost.is_none() && node.drained.is_none() && node.epoch == member.epoch)
         };
         let job = envelope.subject.run_id().and_then(|run| self.jobs.get(&run));
-        let queue = job.and_then(|job| self.queues.get(&job.spec.queue).map(|queue| (job, queue)));
-        let refused = queue.is_some_and(|(job, queue)| queue.settings.held || queue.quota_lacks(job.gpus(), job.slots()).is_some());
+        let refused = job.is_some_and(|job| !self.lets_start(job));
         refused || fact.members.is_empty() || !fact.members.iter().all(open)
     }
 

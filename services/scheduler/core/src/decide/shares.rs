@@ -1,0 +1,278 @@
+//! Whose turn it is: a tree of queues, each with what it holds, what is its own and what it may hold at most.
+//!
+//! Hierarchical weighted dominant-resource fairness (Ghodsi et al., NSDI 2011; Bhattacharya et al., SoCC 2013): from the top down always the child that
+//! would have the least, counted with the gang that it would start next. A queue within its guarantee comes before every one that borrows; among those
+//! within theirs the one that has least of it, among those that borrow the one whose dominant share is least for its weight. Inside a queue a larger
+//! priority goes first, then the older job. All of it is whole numbers, so that every build finds the same.
+//!
+//! What is lent can be taken back from work that is preemptible. So work that is not may only borrow what no guarantee could ask for.
+
+use super::board::Board;
+use crate::state::{Claim, Holding, Job, Queue, State, quota_lack, told};
+use footplate_events::facts::Quota;
+use footplate_types::QueueName;
+use std::collections::{BTreeMap, VecDeque};
+
+/// The whole of a resource, in the parts that shares are counted in.
+const WHOLE: u128 = 1 << 40;
+
+/// What is looked at: what is held now, or what will be when everything that is being stopped has left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Purse {
+    pub(super) now: Holding,
+    pub(super) coming: Holding,
+    /// Of what is coming: by work that cannot be preempted.
+    firm: Holding,
+}
+
+/// The rank of a queue's next gang among those of its siblings: the least goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Turn {
+    borrows: bool,
+    share: u128,
+    age: u64,
+}
+
+/// One queue of the tree.
+struct Knot<'a> {
+    name: &'a QueueName,
+    queue: Queue,
+    parent: Option<usize>,
+    below: Vec<usize>,
+    purse: Purse,
+    /// Its own pending jobs, in order.
+    jobs: VecDeque<&'a Job>,
+    /// Where the next job of it and all below it waits.
+    next: Option<usize>,
+}
+
+/// The tree of one look.
+pub(super) struct Shares<'a> {
+    knots: Vec<Knot<'a>>,
+    places: BTreeMap<&'a QueueName, usize>,
+    tops: Vec<usize>,
+    next: Option<usize>,
+    /// What the open nodes have, in use or not.
+    capacity: Holding,
+}
+
+fn ask(job: &Job) -> Holding {
+    Holding { gpus: job.gpus(), slots: job.slots() }
+}
+
+fn owned(quota: &Quota) -> Holding {
+    Holding { gpus: quota.gpus.unwrap_or(0).into(), slots: quota.slots.unwrap_or(0).into() }
+}
+
+/// Whether of everything that is asked no more is held than is its own.
+fn within(held: Holding, own: Holding, asked: Holding) -> bool {
+    (asked.gpus == 0 || held.gpus <= own.gpus) && (asked.slots == 0 || held.slots <= own.slots)
+}
+
+fn share(held: Holding, of: Holding) -> u128 {
+    let part = |held: u64, of: u64| u128::from(held) * WHOLE / u128::from(of.max(1));
+    part(held.gpus, of.gpus).max(part(held.slots, of.slots))
+}
+
+impl<'a> Shares<'a> {
+    /// The tree of a state. Its pending jobs are told by [`Shares::queue_up`], what leaves by [`Shares::leaves`].
+    pub(super) fn new(state: &'a State, board: &Board<'_>) -> Self {
+        let mut shares = Self { knots: Vec::new(), places: BTreeMap::new(), tops: Vec::new(), next: None, capacity: board.capacity() };
+        for (name, queue) in state.queues() {
+            shares.places.insert(name, shares.knots.len());
+            let knot = Knot {
+                name,
+                queue: queue.clone(),
+                parent: None,
+                below: Vec::new(),
+                purse: Purse::default(),
+                jobs: VecDeque::new(),
+                next: None,
+            };
+            shares.knots.push(knot);
+        }
+        for at in 0..shares.knots.len() {
+            match state.parent(shares.knots[at].name).and_then(|parent| shares.places.get(parent)).copied() {
+                Some(parent) => {
+                    shares.knots[at].parent = Some(parent);
+                    shares.knots[parent].below.push(at);
+                }
+                None => shares.tops.push(at),
+            }
+        }
+        for at in 0..shares.knots.len() {
+            let holding = shares.knots[at].queue.holding;
+            shares.each_above(Some(at), |purse| {
+                purse.now = purse.now.with(holding);
+                purse.coming = purse.coming.with(holding);
+            });
+        }
+        for (job, attempt) in state.active().filter(|(job, attempt)| !attempt.void && !job.spec.preemptible) {
+            let at = shares.places.get(&job.spec.queue).copied();
+            for member in attempt.members.iter().filter(|member| !member.is_released()) {
+                let claim = Claim::of(&member.placement);
+                shares.each_above(at, |purse| purse.firm.add(&claim));
+            }
+        }
+        shares
+    }
+
+    fn each_above(&mut self, at: Option<usize>, mut change: impl FnMut(&mut Purse)) {
+        let mut next = at;
+        while let Some(at) = next {
+            change(&mut self.knots[at].purse);
+            next = self.knots[at].parent;
+        }
+    }
+
+    /// The queue itself and those above it.
+    fn line(&self, name: &QueueName) -> impl Iterator<Item = &Knot<'a>> {
+        std::iter::successors(self.places.get(name).map(|at| &self.knots[*at]), |knot| knot.parent.map(|above| &self.knots[above]))
+    }
+
+    /// Takes in the pending jobs of all queues, in the order of each.
+    pub(super) fn queue_up(&mut self, jobs: impl Iterator<Item = &'a Job>) {
+        for job in jobs {
+            if let Some(at) = self.places.get(&job.spec.queue).copied() {
+                self.knots[at].jobs.push_back(job);
+            }
+        }
+        // Those below first.
+        for top in self.tops.clone() {
+            self.find_below(top);
+        }
+        self.next = self.best(&self.tops);
+    }
+
+    fn find_below(&mut self, at: usize) {
+        for below in self.knots[at].below.clone() {
+            self.find_below(below);
+        }
+        self.find(at);
+    }
+
+    fn find(&mut self, at: usize) {
+        let own = (!self.knots[at].jobs.is_empty()).then_some(at);
+        self.knots[at].next = own.or_else(|| self.best(&self.knots[at].below));
+    }
+
+    /// Where among some siblings the next job waits.
+    fn best(&self, siblings: &[usize]) -> Option<usize> {
+        let turns = siblings.iter().filter_map(|at| {
+            let next = self.knots[*at].next?;
+            Some((self.turn(&self.knots[*at], self.knots[next].jobs.front()?), next))
+        });
+        turns.min().map(|(_, next)| next)
+    }
+
+    fn turn(&self, knot: &Knot<'_>, job: &Job) -> Turn {
+        let (held, own) = (knot.purse.now.with(ask(job)), owned(&knot.queue.settings.guarantee));
+        let borrows = !within(held, own, ask(job));
+        let share = if borrows { share(held, self.capacity) / u128::from(knot.queue.settings.weight.max(1)) } else { share(held, own) };
+        Turn { borrows, share, age: job.submitted.sequence }
+    }
+
+    /// The job whose turn it is, taken out.
+    pub(super) fn pop(&mut self) -> Option<&'a Job> {
+        let at = self.next?;
+        let job = self.knots[at].jobs.pop_front();
+        self.look_again(at);
+        job
+    }
+
+    /// The order above a queue, after something of it changed.
+    fn look_again(&mut self, at: usize) {
+        let mut next = Some(at);
+        while let Some(at) = next {
+            self.find(at);
+            next = self.knots[at].parent;
+        }
+        self.next = self.best(&self.tops);
+    }
+
+    /// A job starts.
+    pub(super) fn starts(&mut self, job: &Job) {
+        self.keeps(job);
+        let (at, asked) = (self.places.get(&job.spec.queue).copied(), ask(job));
+        self.each_above(at, |purse| purse.now = purse.now.with(asked));
+        if let Some(at) = at {
+            self.look_again(at);
+        }
+    }
+
+    /// What is coming is kept for a job.
+    pub(super) fn keeps(&mut self, job: &Job) {
+        let (at, asked, firm) = (self.places.get(&job.spec.queue).copied(), ask(job), !job.spec.preemptible);
+        self.each_above(at, |purse| {
+            purse.coming = purse.coming.with(asked);
+            if firm {
+                purse.firm = purse.firm.with(asked);
+            }
+        });
+    }
+
+    /// A claim of a queue's job is being given up, or is not after all.
+    pub(super) fn leaves(&mut self, job: &Job, claim: &Claim, leaves: bool) {
+        let (at, firm) = (self.places.get(&job.spec.queue).copied(), !job.spec.preemptible);
+        self.each_above(at, |purse| {
+            let held = [Some(&mut purse.coming), firm.then_some(&mut purse.firm)];
+            for held in held.into_iter().flatten() {
+                if leaves { held.remove(claim) } else { held.add(claim) }
+            }
+        });
+    }
+
+    /// Why a job may not start beside what is held now (or, `coming`, beside what will be), by the quotas of its line.
+    pub(super) fn lacks(&self, job: &Job, coming: bool) -> Option<String> {
+        let lacks = |knot: &Knot<'_>| {
+            let held = if coming { knot.purse.coming } else { knot.purse.now };
+            told(&job.spec.queue, knot.name, quota_lack(&knot.queue.settings.quota, held, job.gpus(), job.slots()))
+        };
+        self.line(&job.spec.queue).find_map(lacks).or_else(|| self.unlendable(job))
+    }
+
+    /// Why work that cannot be preempted may not borrow what it asks: a guarantee might ask for it back. `None` when it may.
+    fn unlendable(&self, job: &Job) -> Option<String> {
+        if job.spec.preemptible {
+            return None;
+        }
+        let asked = ask(job);
+        let mine = self.line(&job.spec.queue).last().map(|top| top.name);
+        let mut kept = Holding::default();
+        for top in self.tops.iter().map(|at| &self.knots[*at]) {
+            let own = owned(&top.queue.settings.guarantee);
+            let firm = if Some(top.name) == mine { top.purse.firm.with(asked) } else { top.purse.firm };
+            if Some(top.name) == mine && within(firm, own, asked) {
+                return None;
+            }
+            kept = kept.with(Holding { gpus: firm.gpus.max(own.gpus), slots: firm.slots.max(own.slots) });
+        }
+        let guaranteed = self.tops.iter().any(|at| !self.knots[*at].queue.settings.guarantee.is_none());
+        let over = |asked: u64, kept: u64, there: u64| (guaranteed && asked > 0 && kept > there).then(|| kept - there);
+        let told = |what: &str, missing: u64, asked: u64| {
+            format!(
+                "{what}: {asked} asked beyond the queue's guarantee, {missing} of them may be asked back by other queues; work that is preemptible may borrow them"
+            )
+        };
+        let gpus = over(asked.gpus, kept.gpus, self.capacity.gpus).map(|missing| told("gpus", missing, asked.gpus));
+        gpus.or_else(|| over(asked.slots, kept.slots, self.capacity.slots).map(|missing| told("slots", missing, asked.slots)))
+    }
+
+    /// Whether a quota may bind both queues: one that both stand under, or are.
+    pub(super) fn share_a_quota(&self, one: &QueueName, other: &QueueName) -> bool {
+        self.line(one).any(|above| self.line(other).any(|known| known.name == above.name))
+    }
+
+    /// Whether a job may take back from a queue what that has borrowed: below the queue that both stand under, its own side stays within its guarantee
+    /// with it, and the other side is beyond its own.
+    pub(super) fn may_reclaim(&self, job: &Job, from: &QueueName) -> bool {
+        let (mine, theirs): (Vec<_>, Vec<_>) = (self.line(&job.spec.queue).collect(), self.line(from).collect());
+        let common = mine.iter().rev().zip(theirs.iter().rev()).take_while(|(one, other)| one.name == other.name).count();
+        let side = |line: &[&Knot<'a>]| {
+            line.len().checked_sub(common + 1).map(|at| (line[at].purse.coming, owned(&line[at].queue.settings.guarantee)))
+        };
+        let (Some((held, own)), Some((lent, theirs))) = (side(&mine), side(&theirs)) else { return false };
+        let asked = ask(job);
+        within(held.with(asked), own, asked) && !within(lent, theirs, asked)
+    }
+}
