@@ -365,7 +365,10 @@ fn other_events() -> Vec<(Subject, Event)> {
         (Subject::term(&scheduler), TermBegan { service: scheduler, instance: "host-1/4711".to_owned() }.into()),
         (experiment.clone(), ExperimentCreated { name: title("digits"), note: "handwritten".to_owned() }.into()),
         (experiment, ExperimentNoted { note: "handwritten digits, 8 by 8".to_owned() }.into()),
-        (Subject::queue(&name(QueueName::parse, "research")), QueueConfigured { weight: 3, quota, held: true, closed: true, ..QueueConfigured::default() }.into()),
+        (
+            Subject::queue(&name(QueueName::parse, "research")),
+            QueueConfigured { weight: 3, quota, held: true, closed: true, ..QueueConfigured::default() }.into(),
+        ),
     ]
 }
 
