@@ -2,7 +2,7 @@
 //! something that must hold does not, and when the trace is not there.
 
 use clap::{Parser, Subcommand};
-use footplate_replay::{backfill, report::Report};
+use footplate_replay::{backfill, jct, report::Report};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -20,12 +20,15 @@ struct Args {
 enum Program {
     /// Orders and backfill on the Lublin workloads, beside RLScheduler's table
     Backfill(backfill::Options),
+    /// Completion times on the Philly trace under policies side by side
+    Jct(jct::Options),
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
     let report = match &args.program {
         Program::Backfill(options) => backfill::run(options),
+        Program::Jct(options) => jct::run(options),
     };
     match report.and_then(|report| tell(&report, args.json.as_deref())) {
         Ok(true) => ExitCode::SUCCESS,

@@ -2,3 +2,5 @@
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 mod backfill;
+mod jct;
+mod shares;
