@@ -8,6 +8,7 @@ mod clock;
 mod gangs;
 mod orders;
 mod placing;
+mod plans;
 mod preemption;
 mod properties;
 mod queues;
