@@ -7,6 +7,7 @@ mod checker;
 mod clock;
 mod gangs;
 mod orders;
+mod pack;
 mod placing;
 mod preemption;
 mod properties;
