@@ -1,0 +1,46 @@
+//! `footplate-replay`: prints what a trace gives beside what is published of it, and with `--json FILE` writes it as one object. Fails when
+//! something that must hold does not, and when the trace is not there.
+
+use clap::{Parser, Subcommand};
+use footplate_replay::{pack, report::Report};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "footplate-replay", about = "Published traces through the scheduler's core", version)]
+struct Args {
+    #[command(subcommand)]
+    program: Program,
+    /// Writes the figures as one JSON object
+    #[arg(long, global = true, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum Program {
+    /// Packing on the openb traces of Alibaba, beside the published table of FGD (USENIX ATC 2023)
+    Pack(pack::Options),
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let report = match &args.program {
+        Program::Pack(options) => pack::run(options),
+    };
+    match report.and_then(|report| tell(&report, args.json.as_deref())) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("footplate-replay: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints and writes a report; whether all held that must.
+fn tell(report: &Report, json: Option<&std::path::Path>) -> anyhow::Result<bool> {
+    print!("{}", report.text());
+    json.map_or(Ok(()), |file| report.write(file))?;
+    report.wrong().iter().for_each(|wrong| eprintln!("footplate-replay: {wrong}"));
+    Ok(report.wrong().is_empty())
+}
