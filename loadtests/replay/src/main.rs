@@ -2,7 +2,7 @@
 //! something that must hold does not, and when the trace is not there.
 
 use clap::{Parser, Subcommand};
-use footplate_replay::{backfill, jct, report::Report};
+use footplate_replay::{backfill, jct, pack, report::Report};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -22,6 +22,8 @@ enum Program {
     Backfill(backfill::Options),
     /// Completion times on the Philly trace under policies side by side
     Jct(jct::Options),
+    /// Packing on the openb traces of Alibaba, beside the published table of FGD (USENIX ATC 2023)
+    Pack(pack::Options),
 }
 
 fn main() -> ExitCode {
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
     let report = match &args.program {
         Program::Backfill(options) => backfill::run(options),
         Program::Jct(options) => jct::run(options),
+        Program::Pack(options) => pack::run(options),
     };
     match report.and_then(|report| tell(&report, args.json.as_deref())) {
         Ok(true) => ExitCode::SUCCESS,

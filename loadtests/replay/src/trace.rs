@@ -13,9 +13,18 @@ pub struct Data {
 }
 
 impl Data {
+    fn folder(&self) -> PathBuf {
+        self.data.clone().unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/traces"))
+    }
+
+    /// Whether a trace is there.
+    pub fn has(&self, trace: &str) -> bool {
+        self.folder().join(trace).is_file()
+    }
+
     /// The text of a trace, by its path in the folder; refused, with the folder's name, where either is not there.
     pub fn text(&self, trace: &str) -> Result<String> {
-        let folder = self.data.clone().unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/traces"));
+        let folder = self.folder();
         ensure!(folder.is_dir(), "there is no folder of traces at {}: say with --data where it is", folder.display());
         let file = folder.join(trace);
         std::fs::read_to_string(&file).with_context(|| format!("cannot read the trace {}", file.display()))

@@ -3,4 +3,5 @@
 
 mod backfill;
 mod jct;
+mod pack;
 mod shares;

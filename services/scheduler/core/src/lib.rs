@@ -2,7 +2,8 @@
 //!
 //! [`State`] is a fold of the ledger and nothing else: whoever replays the same prefix holds the same claims, the same order, the same
 //! assignments. [`decide`] looks at a state and at [`Facts`] (elapsed time, the view, the policy) and answers with events; [`assignments`]
-//! says what every node should hold; [`admit`] and [`explain`] tell people no, and why. [`plan`] says when the waiting jobs' turns come.
+//! says what every node should hold; [`admit`] and [`explain`] tell people no, and why. [`plan`] says when the waiting jobs' turns come, [`pack`]
+//! chooses nodes so that few GPUs are stranded.
 //!
 //! It never reads a clock, never draws randomness, never does I/O, and never releases a claim by itself: only a member's `exited` or the
 //! attempt's `lost`, written by the executor, does.
@@ -14,6 +15,7 @@ mod assign;
 mod decide;
 mod explain;
 mod facts;
+pub mod pack;
 pub mod plan;
 mod state;
 

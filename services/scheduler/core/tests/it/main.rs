@@ -7,6 +7,7 @@ mod checker;
 mod clock;
 mod gangs;
 mod orders;
+mod pack;
 mod placing;
 mod plans;
 mod preemption;
