@@ -80,7 +80,8 @@ fn points_are_acknowledged_and_stored_beside_the_bare_brokers() {
     all_positive(&figures, &["single_point_p50_ms", "single_point_p99_ms", "single_point_raw_p50_ms", "single_point_raw_p99_ms"]);
     assert!(number(&figures, "embedded_points_per_s") <= number(&figures, "embedded_acked_per_s"), "{figures:?}");
     let shares = ["platform", "broker", "load", "rest"].map(|part| number(&figures, &format!("embedded_cpu_{part}")));
-    assert!(shares.iter().sum::<f64>() <= 1.1, "{figures:?}");
+    // Counted in ticks of 10 ms, over a tenth of a second here: nothing is counted twice.
+    assert!(shares.iter().sum::<f64>() <= 1.5, "{figures:?}");
 }
 
 #[test]
