@@ -24,10 +24,12 @@ pub fn due_fences(
 ) -> (Vec<(NodeName, u64, Epoch, String)>, Option<Duration>) {
     let mut due = Vec::new();
     let mut wake: Option<Duration> = None;
-    // A declaration fences at once, busy or not: fenced later it would hit work that was placed after the node came back.
-    for (node, request) in state.declared_lost() {
+    // A declaration fences at once, busy or not: fenced later it would hit work that was placed after the node came back. It speaks of the
+    // generation that was known when it was made: a node that beats under a later one has come back since, and lives.
+    for (node, request, of) in state.declared_lost() {
         let Some(NodeWatch { seen, .. }) = watch.nodes.get(node) else { continue };
-        if !seen.is_fence {
+        let is_of_this_generation = of.is_none_or(|of| seen.epoch <= of);
+        if !seen.is_fence && is_of_this_generation {
             due.push((node.clone(), seen.sequence, Epoch(seen.epoch.0 + 1), format!("declared lost by request {request}")));
         }
     }

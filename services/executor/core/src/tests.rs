@@ -229,6 +229,21 @@ fn an_idle_node_that_is_declared_lost_is_fenced_before_anything_is_placed_there(
 }
 
 #[test]
+fn a_declaration_of_a_generation_that_is_over_does_not_fence_the_node_when_it_comes_back() {
+    let mut story = Story::new();
+    story.record(Subject::node(&node("n1")), registered(1, "boot-a"));
+    let mut watch = Watch::default();
+    watch.saw(node("n1"), fence(2, 2), Duration::ZERO);
+    // Once more, while the node lies fenced: the ledger knows generation 1 still.
+    let request = RequestId::from_bytes([2; 16]);
+    story.record(Subject::node_request(&node("n1")), NodeLossDeclared { request, reason: "gone".to_owned() });
+    assert!(due_fences(&story.folded(), &watch, Duration::ZERO, Duration::ZERO).0.is_empty());
+    // It boots and beats under the new generation; its registration is on the way.
+    watch.saw(node("n1"), beat(3, 2, "boot-b"), Duration::ZERO);
+    assert!(due_fences(&story.folded(), &watch, Duration::ZERO, Duration::ZERO).0.is_empty(), "it lives");
+}
+
+#[test]
 fn an_operators_word_fences_at_once_even_without_an_end_of_the_lease() {
     let mut story = story();
     let request = RequestId::from_bytes([1; 16]);
