@@ -214,6 +214,16 @@ fn a_registration_with_another_boot_id_loses_what_was_placed_before_it_and_nothi
 }
 
 #[test]
+fn a_beat_of_another_boot_under_a_later_generation_loses_what_was_placed_before_as_rebooted() {
+    let story = story();
+    let mut watch = Watch::default();
+    watch.saw(node("n2"), beat(5, 2, "boot-b"), Duration::ZERO);
+    let decisions = losses(&story.folded(), &watch);
+    let Event::AttemptLost(fact) = &decisions[0].event else { panic!("lost") };
+    assert_eq!((fact.members.len(), &fact.members[0].node, &fact.members[0].evidence), (1, &node("n2"), &LossEvidence::Rebooted));
+}
+
+#[test]
 fn an_idle_node_that_is_declared_lost_is_fenced_before_anything_is_placed_there() {
     let mut story = Story::new();
     story.record(Subject::node(&node("n1")), registered(1, "boot-a"));
