@@ -109,6 +109,13 @@ pub fn run(seed: u64, planted: Option<Planted>) -> Outcome {
     }
 }
 
+/// The last `most` lines of a seed's trace, whatever it came to.
+pub fn story(seed: u64, planted: Option<Planted>, most: usize) -> Vec<String> {
+    let mut world = World::new(seed, planted);
+    world.run();
+    world.trace.last(most, &[])
+}
+
 /// The first of `seeds` seeds from `first` on at which a planted fault is found, with what was found.
 pub fn find(planted: Planted, first: u64, seeds: u64) -> Option<Violation> {
     (first..first.saturating_add(seeds)).find_map(|seed| run(seed, Some(planted)).violation)

@@ -1,7 +1,7 @@
-//! `footplate-sim [--seeds N] [--seed S] [--planted NAME|all] [--lines N] [--json FILE]`: runs seeds of the simulation, one after the other,
+//! `footplate-sim [--seeds N] [--seed S] [--planted NAME|all] [--lines N] [--story N] [--json FILE]`: runs seeds of the simulation, one after the other,
 //! and says what was found. Ends with 1 when a rule was found broken, or a planted fault was not found; with 2 when it was called wrongly.
 
-use footplate_sim::{Figures, Planted, Violation, find, survey};
+use footplate_sim::{Figures, Planted, Violation, find, story, survey};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -11,16 +11,17 @@ struct Asked {
     seeds: u64,
     planted: Vec<Planted>,
     lines: usize,
+    /// How many lines of the first seed's trace are told, whatever it comes to.
+    story: usize,
     json: Option<String>,
 }
 
 /// How many seeds a planted fault may take to be found, unless told otherwise.
 const SEEDS_FOR_PLANTED: u64 = 200;
-const USAGE: &str =
-    "footplate-sim [--seeds N] [--seed S] [--planted fencing|gang|victim|quota|lease|term|intent|all] [--lines N] [--json FILE]";
+const USAGE: &str = "footplate-sim [--seeds N] [--seed S] [--planted fencing|gang|victim|quota|lease|term|intent|all] [--lines N] [--story N] [--json FILE]";
 
 fn read(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
-    let mut asked = Asked { seed: 0, seeds: 0, planted: Vec::new(), lines: 40, json: None };
+    let mut asked = Asked { seed: 0, seeds: 0, planted: Vec::new(), lines: 40, story: 0, json: None };
     while let Some(word) = words.next() {
         let value = words.next().ok_or_else(|| format!("{word} takes a value"))?;
         let number = || value.parse::<u64>().map_err(|_| format!("{word} takes a number, not {value}"));
@@ -28,6 +29,7 @@ fn read(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
             "--seed" => asked.seed = number()?,
             "--seeds" => asked.seeds = number()?,
             "--lines" => asked.lines = usize::try_from(number()?).unwrap_or(usize::MAX),
+            "--story" => asked.story = usize::try_from(number()?).unwrap_or(usize::MAX),
             "--json" => asked.json = Some(value),
             "--planted" if value == "all" => asked.planted = Planted::ALL.to_vec(),
             "--planted" => asked.planted.push(Planted::parse(&value).ok_or_else(|| format!("there is no planted fault {value}"))?),
@@ -57,6 +59,9 @@ fn main() -> ExitCode {
     };
     let began = Instant::now();
     let mut figures = Figures::default();
+    if asked.story > 0 {
+        story(asked.seed, asked.planted.first().copied(), asked.story).iter().for_each(|line| println!("{line}"));
+    }
     if asked.planted.is_empty() {
         figures = survey(asked.seed, asked.seeds, |violation| tell(violation, asked.lines));
     }

@@ -6,6 +6,9 @@ use crate::node::Key;
 use crate::settings::TRAINING_MAX_MS;
 use footplate_events::facts::Exit;
 
+/// How long a member waits for the others of its gang before it fails by itself.
+const COLLECTIVE_MS: u64 = 120_000;
+
 /// The script of all trainings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Script {
@@ -46,8 +49,8 @@ impl Script {
             (true, true) if code == 0 => (fails_at, Exit::Signal(11)),
             (true, true) if code == 1 => (fails_at, Exit::Code(75)),
             (true, true) => (fails_at, Exit::Code(1)),
-            // The others hang in their collective until they are stopped.
-            (true, false) => (fails_at + 3_600_000, Exit::Code(1)),
+            // The others hang in their collective until they are stopped, or until that gives up.
+            (true, false) => (fails_at + COLLECTIVE_MS, Exit::Code(1)),
         };
         Part { prepare_ms, prepare_fails, run_ms, exit, stop_ms }
     }
