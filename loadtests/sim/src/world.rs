@@ -237,6 +237,9 @@ impl World {
             let checked = self.referee.event(&recorded);
             self.note(checked);
         }
+        if let Some(detail) = self.instances.iter_mut().find_map(|instance| instance.odd.take()) {
+            self.note(Err(Found { rule: "settled", detail, words: Vec::new() }));
+        }
         for happening in self.truth.take() {
             let does = if happening.started.is_some() { "trains" } else { "trains no more" };
             self.trace.line(happening.at, format!("{} {does} on {}", happening.key, happening.node));

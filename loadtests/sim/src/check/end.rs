@@ -60,6 +60,8 @@ impl Book {
             let words = vec![run.to_string()];
             if !job.is_pending() {
                 unrest.push(Unrest { what: format!("{run} has an open attempt: {:?}", job.attempt), words });
+            } else if job.spec.limits.max_pending.0 > 0 && job.attempts == 0 {
+                unrest.push(Unrest { what: format!("{run} waits beyond its limit of {}", job.spec.limits.max_pending), words });
             } else if self.reasons(job).is_empty() {
                 unrest.push(Unrest { what: format!("{run} is pending and could start: {:?}", job.spec.resources), words });
             }

@@ -55,7 +55,7 @@ impl Mind for Executing {
         let (due, wait) = due_fences(&self.state, &self.watch, Duration::from_millis(look.elapsed), MARGIN);
         let again = self.inbox.has_more() || !due.is_empty();
         let wake_in = if again { Some(20) } else { wait.map(|wait| wait.as_millis() as u64) };
-        Verdict { decisions, wake_in }
+        Verdict { decisions, wake_in, odd: None }
     }
 
     fn act(&mut self, look: &Look) -> Result<Vec<Op>, ()> {

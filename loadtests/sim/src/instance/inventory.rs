@@ -47,7 +47,7 @@ impl Mind for Keeping {
         let (now, margin) = (Duration::from_millis(look.elapsed), Duration::from_millis(MARGIN_MS));
         let (decisions, wait) = decide(&self.state, &reports, &self.watch, now, margin);
         let wake_in = if self.inbox.has_more() { Some(20) } else { wait.map(|wait| wait.as_millis() as u64) };
-        Verdict { decisions, wake_in }
+        Verdict { decisions, wake_in, odd: None }
     }
 
     fn act(&mut self, _look: &Look) -> Result<Vec<Op>, ()> {

@@ -11,6 +11,8 @@ use std::rc::Rc;
 /// What a decision is told of the moment, as `footplate_eventlog::Look`; times in milliseconds of the instance's own clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
+    /// The leader's own term; another one may have begun since.
+    pub(crate) term: u64,
     pub(crate) view: u64,
     pub(crate) now: Timestamp,
     pub(crate) elapsed: u64,
@@ -21,6 +23,8 @@ pub(crate) struct Look {
 pub(crate) struct Verdict {
     pub(crate) decisions: Vec<Decision>,
     pub(crate) wake_in: Option<u64>,
+    /// What the same look would have said otherwise, had it forgotten what it may forget.
+    pub(crate) odd: Option<String>,
 }
 
 /// What an effect's answer leads to.

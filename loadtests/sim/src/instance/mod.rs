@@ -87,6 +87,8 @@ pub(crate) struct Instance {
     turn: u64,
     /// How long after the verdict the leader looks again, on its own clock.
     wake_in: u64,
+    /// A decision that depended on what it must not depend on.
+    pub(crate) odd: Option<String>,
 }
 
 pub(crate) fn mind_of(service: Service, planted: Option<Planted>) -> Box<dyn Mind> {
@@ -120,6 +122,7 @@ impl Instance {
             role: Role::Down,
             turn: 0,
             wake_in: 0,
+            odd: None,
         }
     }
 

@@ -147,7 +147,8 @@ impl Instance {
 
     fn look_now(&self, wire: &Wire) -> Look {
         let now = Timestamp::from_millis(self.clock.wall(wire.now));
-        Look { view: self.position, now, elapsed: self.elapsed(wire) }
+        let term = if let Role::Leading { term, .. } = self.role { term } else { 0 };
+        Look { term, view: self.position, now, elapsed: self.elapsed(wire) }
     }
 
     /// Looks, decides, appends.
@@ -160,6 +161,7 @@ impl Instance {
         self.news = false;
         let look = self.look_now(wire);
         let mut verdict = self.mind.decide(&look);
+        self.odd = self.odd.take().or(verdict.odd);
         self.wake_in = verdict.wake_in.unwrap_or(LOOK_EVERY_MS).min(LOOK_EVERY_MS);
         if verdict.decisions.is_empty() {
             return self.act(wire);

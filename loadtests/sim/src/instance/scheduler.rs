@@ -97,9 +97,14 @@ impl Mind for Scheduling {
         let facts =
             Facts { view: look.view, now: look.now, elapsed, seed: look.view, policy: &self.policy, timeline, settled: self.settled };
         let mut ruling = decide(&self.state, &facts);
+        // What the last look of the term found out saves work and must change nothing; once another leads, its words are not our own.
+        let leads = self.state.term().is_some_and(|term| term.sequence == look.term);
+        let anew = facts.settled.filter(|_| leads).map(|_| decide(&self.state, &Facts { settled: None, ..facts.clone() }));
+        let differs = anew.filter(|anew| anew.decisions != ruling.decisions);
+        let odd = differs.map(|anew| format!("looked at anew: {:?}; with what was settled: {:?}", anew.decisions, ruling.decisions));
         self.settled = ruling.settled;
         bend(self.planted, &self.state, &mut ruling.decisions);
-        Verdict { decisions: ruling.decisions, wake_in: ruling.wake_in.map(|wait| wait.0) }
+        Verdict { decisions: ruling.decisions, wake_in: ruling.wake_in.map(|wait| wait.0), odd }
     }
 
     fn act(&mut self, look: &Look) -> Result<Vec<Op>, ()> {
