@@ -7,6 +7,7 @@
 //! it and at the raw log after every step; they share no code with the cores. No server, no runtime, no clock, no file.
 
 mod broker;
+mod calm;
 mod check;
 mod clients;
 mod clock;

@@ -44,7 +44,7 @@ impl Book {
                 self.answer(Some(fact.request));
                 self.jobs.entry(run).and_modify(|job| job.priority = fact.priority);
             }
-            Event::JobPlaced(fact) => self.placed(recorded, run, fact)?,
+            Event::JobPlaced(fact) => self.placed(run, fact)?,
             Event::JobLaunched(fact) => self.launched(run, fact.attempt.0)?,
             Event::JobStopRequested(fact) => self.stopped(run, fact)?,
             Event::JobRequeued(fact) => self.requeued(run, fact)?,

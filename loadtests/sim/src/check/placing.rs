@@ -5,7 +5,6 @@ use super::book::{AttemptBook, Book, JobBook, MemberBook};
 use super::{Checked, Found};
 use crate::node::Key;
 use crate::truth::Started;
-use footplate_events::Recorded;
 use footplate_events::facts::{JobPlaced, MemberPlacement};
 use footplate_types::{NodeName, RunId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +30,7 @@ impl MemberBook {
 }
 
 impl Book {
-    pub(super) fn placed(&mut self, recorded: &Recorded, run: RunId, fact: &JobPlaced) -> Checked {
+    pub(super) fn placed(&mut self, run: RunId, fact: &JobPlaced) -> Checked {
         let wrong = |rule, detail: String| Err(Found::new(rule, format!("{run}/{}: {detail}", fact.attempt), &[&run]));
         let Some(job) = self.jobs.get(&run) else { return Ok(()) };
         if !job.is_pending() {
@@ -58,7 +57,6 @@ impl Book {
                 }
             }
         }
-        let _ = recorded;
         let number = fact.attempt.0;
         if let Some(job) = self.jobs.get_mut(&run) {
             job.attempts = number;
