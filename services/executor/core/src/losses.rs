@@ -1,8 +1,8 @@
 //! Who is lost: leases watched on the watcher's own clock, fences, and the members that fall with them.
 //!
 //! A member is lost only when its node's generation is over: the beat subject shows a higher one (the fence itself, or the agent beating
-//! under it), or the ledger holds a registration with another boot id after the placement. Silence alone loses nobody: after the lease, the kill
-//! time and a margin it leads to a fence, and the fence to the loss.
+//! under it, as it does once the machine was started anew), or the ledger holds a registration with another boot id after the placement.
+//! Silence alone loses nobody: after the lease, the kill time and a margin it leads to a fence, and the fence to the loss.
 
 use crate::Executor;
 use footplate_es::Decision;
@@ -24,10 +24,12 @@ pub fn due_fences(
 ) -> (Vec<(NodeName, u64, Epoch, String)>, Option<Duration>) {
     let mut due = Vec::new();
     let mut wake: Option<Duration> = None;
-    // A declaration fences at once, busy or not: fenced later it would hit work that was placed after the node came back.
-    for (node, request) in state.declared_lost() {
+    // A declaration fences at once, busy or not: fenced later it would hit work that was placed after the node came back. It speaks of the
+    // generation that was known when it was made: a node that beats under a later one has come back since, and lives.
+    for (node, request, of) in state.declared_lost() {
         let Some(NodeWatch { seen, .. }) = watch.nodes.get(node) else { continue };
-        if !seen.is_fence {
+        let is_of_this_generation = of.is_none_or(|of| seen.epoch <= of);
+        if !seen.is_fence && is_of_this_generation {
             due.push((node.clone(), seen.sequence, Epoch(seen.epoch.0 + 1), format!("declared lost by request {request}")));
         }
     }
@@ -59,10 +61,16 @@ pub fn losses(state: &Executor, watch: &Watch) -> Vec<Decision> {
     let mut lost: BTreeMap<AttemptId, Vec<MemberLost>> = BTreeMap::new();
     for node in state.busy_nodes() {
         let seen = watch.nodes.get(node).map_or(Epoch(0), |watch| watch.seen.epoch);
+        let seen_boot = watch.nodes.get(node).and_then(|watch| watch.seen.boot_id.as_ref());
         for (id, index, member) in state.unreleased_on(node) {
             let declared = state.node(node).is_some_and(|node| node.declared_lost.is_some());
             let evidence = if seen > member.epoch {
-                if declared { LossEvidence::Declared } else { LossEvidence::LeaseExpired }
+                let is_rebooted = seen_boot.is_some_and(|boot| member.boot_id.as_ref().is_some_and(|known| known != boot));
+                match (declared, is_rebooted) {
+                    (true, _) => LossEvidence::Declared,
+                    (false, true) => LossEvidence::Rebooted,
+                    (false, false) => LossEvidence::LeaseExpired,
+                }
             } else if state.node(node).is_some_and(|known| member.boot_id.as_ref().is_some_and(|boot| *boot != known.boot_id)) {
                 LossEvidence::Rebooted
             } else {

@@ -95,6 +95,9 @@ pub struct NodeState {
     pub boot_id: String,
     /// An operator's word that this generation is gone, not yet followed by a higher one.
     pub declared_lost: Option<RequestId>,
+    /// The generation of which that was said. Absent in what was stored before this was kept: then it is said of whatever lives.
+    #[serde(default)]
+    pub declared_of: Option<Epoch>,
 }
 
 /// The executor's view.
@@ -140,9 +143,9 @@ impl Executor {
         self.nodes.get(name)
     }
 
-    /// Nodes whose generation an operator has declared gone, with the request.
-    pub fn declared_lost(&self) -> impl Iterator<Item = (&NodeName, RequestId)> {
-        self.nodes.iter().filter_map(|(name, node)| node.declared_lost.map(|request| (name, request)))
+    /// Nodes whose generation an operator has declared gone, with the request and the generation of which that was said.
+    pub fn declared_lost(&self) -> impl Iterator<Item = (&NodeName, RequestId, Option<Epoch>)> {
+        self.nodes.iter().filter_map(|(name, node)| node.declared_lost.map(|request| (name, request, node.declared_of)))
     }
 
     /// Members of a node that hold claims there.
@@ -275,11 +278,15 @@ impl Executor {
             Event::NodeRegistered(fact) if fact.epoch >= node.epoch => {
                 if fact.epoch > node.epoch {
                     node.declared_lost = None;
+                    node.declared_of = None;
                 }
                 node.epoch = fact.epoch;
                 node.boot_id.clone_from(&fact.boot_id);
             }
-            Event::NodeLossDeclared(fact) => node.declared_lost = Some(fact.request),
+            Event::NodeLossDeclared(fact) => {
+                node.declared_lost = Some(fact.request);
+                node.declared_of = Some(node.epoch);
+            }
             _ => {}
         }
     }

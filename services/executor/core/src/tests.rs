@@ -214,6 +214,16 @@ fn a_registration_with_another_boot_id_loses_what_was_placed_before_it_and_nothi
 }
 
 #[test]
+fn a_beat_of_another_boot_under_a_later_generation_loses_what_was_placed_before_as_rebooted() {
+    let story = story();
+    let mut watch = Watch::default();
+    watch.saw(node("n2"), beat(5, 2, "boot-b"), Duration::ZERO);
+    let decisions = losses(&story.folded(), &watch);
+    let Event::AttemptLost(fact) = &decisions[0].event else { panic!("lost") };
+    assert_eq!((fact.members.len(), &fact.members[0].node, &fact.members[0].evidence), (1, &node("n2"), &LossEvidence::Rebooted));
+}
+
+#[test]
 fn an_idle_node_that_is_declared_lost_is_fenced_before_anything_is_placed_there() {
     let mut story = Story::new();
     story.record(Subject::node(&node("n1")), registered(1, "boot-a"));
@@ -226,6 +236,21 @@ fn an_idle_node_that_is_declared_lost_is_fenced_before_anything_is_placed_there(
     assert!(due_fences(&story.folded(), &watch, Duration::ZERO, Duration::ZERO).0.is_empty());
     story.record(Subject::node(&node("n1")), registered(2, "boot-a"));
     assert!(story.folded::<Executor>().declared_lost().next().is_none());
+}
+
+#[test]
+fn a_declaration_of_a_generation_that_is_over_does_not_fence_the_node_when_it_comes_back() {
+    let mut story = Story::new();
+    story.record(Subject::node(&node("n1")), registered(1, "boot-a"));
+    let mut watch = Watch::default();
+    watch.saw(node("n1"), fence(2, 2), Duration::ZERO);
+    // Once more, while the node lies fenced: the ledger knows generation 1 still.
+    let request = RequestId::from_bytes([2; 16]);
+    story.record(Subject::node_request(&node("n1")), NodeLossDeclared { request, reason: "gone".to_owned() });
+    assert!(due_fences(&story.folded(), &watch, Duration::ZERO, Duration::ZERO).0.is_empty());
+    // It boots and beats under the new generation; its registration is on the way.
+    watch.saw(node("n1"), beat(3, 2, "boot-b"), Duration::ZERO);
+    assert!(due_fences(&story.folded(), &watch, Duration::ZERO, Duration::ZERO).0.is_empty(), "it lives");
 }
 
 #[test]

@@ -163,16 +163,27 @@ impl Core {
     }
 
     fn fenced(&mut self, sequence: u64, fence: &Fence) {
-        let over = self.state.epoch.is_some_and(|epoch| epoch < fence.epoch);
-        if over && !self.is_idle() {
+        if self.is_over(fence.epoch) && !self.is_idle() {
             tracing::error!(node = %self.fixed.node, epoch = %fence.epoch, reason = %fence.reason, "fenced: everything held here is killed");
-            self.fencing = Some((fence.epoch, sequence));
-            return;
         }
-        if over {
+        self.next_generation(sequence, fence.epoch);
+    }
+
+    /// Whether our generation is before this one.
+    fn is_over(&self, epoch: Epoch) -> bool {
+        self.state.epoch.is_some_and(|known| known < epoch)
+    }
+
+    /// Follows the message at `sequence` under `epoch`; what is held under an earlier generation ends first.
+    fn next_generation(&mut self, sequence: u64, epoch: Epoch) {
+        if self.is_over(epoch) {
+            if !self.is_idle() {
+                self.fencing = Some((epoch, sequence));
+                return;
+            }
             self.beating.begin_generation(sequence);
         }
-        self.follow_after(sequence, fence.epoch);
+        self.follow_after(sequence, epoch);
     }
 
     fn beat_found(&mut self, now: Now, sequence: u64, beat: &Beat) {
@@ -191,7 +202,13 @@ impl Core {
         }
         if (ours_by_token && self.is_own(beat, ours_by_boot)) || self.stood_still(now, sequence, beat) {
             self.beating.unacknowledged = None;
-            self.follow_after(sequence, beat.epoch);
+            if beat.boot_id == self.fixed.boot_id {
+                self.follow_after(sequence, beat.epoch);
+            } else {
+                // Another boot is another generation. Registered, it tells the executor that all placed before is lost; under the old
+                // generation this agent would prepare and start some of that, placed or made ready before, which is being placed anew.
+                self.next_generation(sequence, Epoch(beat.epoch.0 + 1));
+            }
         }
     }
 

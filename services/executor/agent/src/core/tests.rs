@@ -400,7 +400,37 @@ fn a_stranger_under_this_name_is_waited_out() {
         assert!(waited < 30);
     }
     assert!((waited + 2) * 1_000 > LEASE_MS + 5_000, "{waited}");
-    assert_eq!(bench.core.state.epoch, Some(Epoch(3)));
+    assert_eq!(bench.core.state.epoch, Some(Epoch(4)), "another machine's place is taken under a generation of its own");
+}
+
+#[test]
+fn a_machine_that_was_started_anew_begins_another_generation_and_starts_nothing_of_the_one_before() {
+    let mut bench = Bench::beating();
+    bench.step(assignment(20, vec![task(1, 1, &[0], Order::Prepare)]));
+    let key = MemberKey::of(&task(1, 1, &[0], Order::Prepare));
+    bench.step(Input::Prepared { key, result: Ok(Some(rendezvous())) });
+    let saved = bench.core.state.clone();
+    // Power goes and comes back; meanwhile the gang was launched, and another member placed here.
+    let mut again = Bench { core: Core::new(Fixed { boot_id: "boot-2".to_owned(), ..fixed() }, saved, None), seconds: 5 };
+    again.core.adopt(Vec::new());
+    let orders = vec![task(1, 1, &[0], run_order()), task(2, 1, &[1], Order::Prepare)];
+    let mut effects = again.step(assignment(30, orders.clone()));
+    effects.extend(again.step(Input::BeatLooked(Ok(Some((1, beat_message(1, 1, "boot-1")))))));
+    let gathers = |effect: &Effect| matches!(effect, Effect::Gather { end: End::Stopped(StopCause::Fenced), .. });
+    assert!(effects.iter().any(gathers), "what was ready ends: {effects:?}");
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::SendBeat { .. })), "{effects:?}");
+    effects.extend(again.step(Input::Gathered { key, exited: exited(&orders[0]) }));
+    effects.extend(again.step(Input::ExitReported { key }));
+    assert_eq!(again.core.state.epoch, Some(Epoch(2)));
+    let beats = |effect: &Effect| matches!(effect, Effect::SendBeat { beat, expect: 1 } if beat.epoch == Epoch(2));
+    assert!(effects.iter().any(beats), "{effects:?}");
+    effects.extend(again.acknowledge(1, 2));
+    assert!(effects.contains(&Effect::Register { epoch: Epoch(2) }), "{effects:?}");
+    effects.extend(again.step(assignment(31, orders)));
+    let begins = |effect: &Effect| matches!(effect, Effect::Launch { .. } | Effect::Prepare { .. });
+    assert!(!effects.iter().any(begins), "nothing of the old generation begins: {effects:?}");
+    let answered = effects.iter().filter(|effect| matches!(effect, Effect::ReportExit { .. })).count();
+    assert_eq!(answered, 2, "both are answered: {effects:?}");
 }
 
 #[test]

@@ -1,0 +1,100 @@
+//! The end of a run: the faults have ceased, and every accepted job must have ended or wait for a reason that is true.
+
+use super::book::{Book, JobBook, NodeBook};
+use super::{Checked, Found};
+use footplate_events::facts::WaitReason;
+use footplate_scheduler_core::{State, explain};
+use footplate_types::NodeName;
+
+/// Something that is not at rest.
+#[derive(Clone, Debug)]
+pub(crate) struct Unrest {
+    pub(crate) what: String,
+    pub(crate) words: Vec<String>,
+}
+
+/// Whether a node could take a member, were it empty.
+fn suits(name: &NodeName, node: &NodeBook, job: &JobBook) -> bool {
+    let (ask, each) = (&job.spec.placement, &job.spec.resources.per_node);
+    let named = ask.nodes.is_empty() || ask.nodes.contains(name);
+    let gpus = node.shape.gpus.iter().filter(|gpu| each.gpu_models.is_empty() || each.gpu_models.contains(&gpu.model)).count();
+    named && !ask.exclude.contains(name) && gpus >= each.gpus as usize && node.shape.slots >= each.slots
+}
+
+impl Book {
+    /// Whether an open node could take a member now.
+    fn has_room(&self, name: &NodeName, node: &NodeBook, job: &JobBook) -> bool {
+        let each = &job.spec.resources.per_node;
+        let is_free = |unit: String| !self.units.contains_key(&(name.clone(), unit));
+        let matches = |gpu: &&footplate_types::Gpu| each.gpu_models.is_empty() || each.gpu_models.contains(&gpu.model);
+        let usable = node.shape.gpus.iter().filter(matches).filter(|gpu| !node.bad_gpus.contains_key(&gpu.uuid));
+        let gpus = usable.filter(|gpu| is_free(gpu.uuid.to_string())).count();
+        let slots = (0..node.shape.slots).filter(|slot| is_free(format!("slot {slot}"))).count();
+        node.is_open() && suits(name, node, job) && gpus >= each.gpus as usize && slots >= each.slots as usize
+    }
+
+    /// Every reason that is true of a pending job; none: it could start.
+    fn reasons(&self, job: &JobBook) -> Vec<&'static str> {
+        let mut reasons = Vec::new();
+        if job.held {
+            reasons.push("held");
+        }
+        if self.queue(&job.spec.queue).is_none_or(|(_, settings)| settings.held || settings.closed) {
+            reasons.push("queue-held");
+        }
+        if self.would_exceed(job) {
+            reasons.push("quota");
+        }
+        let asked = job.spec.resources.nodes as usize;
+        if self.nodes.iter().filter(|(name, node)| suits(name, node, job)).count() < asked {
+            reasons.push("no-such-node");
+        } else if self.nodes.iter().filter(|(name, node)| self.has_room(name, node, job)).count() < asked {
+            reasons.push("resources");
+        }
+        reasons
+    }
+
+    pub(super) fn unrest(&self) -> Vec<Unrest> {
+        let mut unrest = Vec::new();
+        for (run, job) in self.jobs.iter().filter(|(_, job)| !job.ended) {
+            let words = vec![run.to_string()];
+            if !job.is_pending() {
+                unrest.push(Unrest { what: format!("{run} has an open attempt: {:?}", job.attempt), words });
+            } else if job.spec.limits.max_pending.0 > 0 && job.attempts == 0 {
+                unrest.push(Unrest { what: format!("{run} waits beyond its limit of {}", job.spec.limits.max_pending), words });
+            } else if self.reasons(job).is_empty() {
+                unrest.push(Unrest { what: format!("{run} is pending and could start: {:?}", job.spec.resources), words });
+            }
+        }
+        for (id, request) in &self.requests {
+            let words = request.run.map(|run| run.to_string()).into_iter().chain(request.node.as_ref().map(ToString::to_string)).collect();
+            unrest.push(Unrest { what: format!("request {id} has no answer: {request:?}"), words });
+        }
+        unrest
+    }
+
+    pub(super) fn explained(&self, state: &State) -> Checked {
+        for (run, job) in self.jobs.iter().filter(|(_, job)| job.is_pending()) {
+            let (told, truth) = (explain(state, run), self.reasons(job));
+            let told = told.and_then(|told| told.reason);
+            let name = told.as_ref().map_or("nothing", kind);
+            if !truth.contains(&name) {
+                let detail = format!("{run} waits for {truth:?}, and `explain` says {name}: {told:?}");
+                return Err(Found::new("explain", detail, &[run]));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn kind(reason: &WaitReason) -> &'static str {
+    match reason {
+        WaitReason::Held => "held",
+        WaitReason::QueueHeld => "queue-held",
+        WaitReason::Quota { .. } => "quota",
+        WaitReason::Resources { .. } => "resources",
+        WaitReason::NoSuchNode { .. } => "no-such-node",
+        WaitReason::Backoff => "backoff",
+        WaitReason::Preempting => "preempting",
+    }
+}

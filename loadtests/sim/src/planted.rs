@@ -1,0 +1,108 @@
+//! Faults that are planted to see whether the checkers find them. Each sits in the simulation's own layer; the cores know nothing of it.
+
+use footplate_es::Decision;
+use footplate_events::facts::{JobStopRequested, Quota, StopCause};
+use footplate_events::{Event, Recorded, Subject};
+use footplate_scheduler_core::{Attempt, Job, State};
+
+/// A rule that is broken on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// The agent reads a fence and lives on under the generation that it ended. Stands for the fencing of rule 8: what was declared lost
+    /// must never start again.
+    Fencing,
+    /// The scheduler's loop drops the last member of every placed gang of two or more. Stands for all or nothing.
+    Gang,
+    /// The scheduler's loop stops an attempt that nobody may preempt. Stands for the choice of victims.
+    Victim,
+    /// What the scheduler folds of a queue's quota is five units more than was configured. Stands for the check of the hard quota, both where
+    /// it is decided upon and where a placement is void by it.
+    Quota,
+    /// A node's supervisors never look at the lease. Stands for the end of a lease of rule 8.
+    Lease,
+    /// A leader's append expects nothing. Stands for the term of rule 2.
+    Term,
+    /// The agent forks before its intent is on disk. Stands for "each member at most once" of rule 8.
+    Intent,
+}
+
+impl Planted {
+    /// All of them.
+    pub const ALL: [Self; 7] = [Self::Fencing, Self::Gang, Self::Victim, Self::Quota, Self::Lease, Self::Term, Self::Intent];
+
+    /// Its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fencing => "fencing",
+            Self::Gang => "gang",
+            Self::Victim => "victim",
+            Self::Quota => "quota",
+            Self::Lease => "lease",
+            Self::Term => "term",
+            Self::Intent => "intent",
+        }
+    }
+
+    /// The fault of that name.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|planted| planted.name() == text)
+    }
+}
+
+/// What the scheduler folds instead of an event, when the quota rule is broken.
+pub(crate) fn raised(planted: Option<Planted>, recorded: &Recorded) -> Option<Recorded> {
+    let Event::QueueConfigured(settings) = &recorded.envelope.event else { return None };
+    if planted != Some(Planted::Quota) {
+        return None;
+    }
+    let more = |quota: Option<u32>| quota.map(|most| most + 5);
+    let mut told = recorded.clone();
+    let quota = Quota { gpus: more(settings.quota.gpus), slots: more(settings.quota.slots) };
+    told.envelope.event = footplate_events::facts::QueueConfigured { quota, ..settings.clone() }.into();
+    Some(told)
+}
+
+/// What the scheduler appends instead of what it decided, when the gang rule or the victim rule is broken.
+pub(crate) fn bend(planted: Option<Planted>, state: &State, decisions: &mut [Decision]) {
+    match planted {
+        Some(Planted::Gang) => decisions.iter_mut().for_each(shorten),
+        Some(Planted::Victim) => decisions.iter_mut().for_each(|decision| turn_on_another(state, decision)),
+        _ => {}
+    }
+}
+
+fn shorten(decision: &mut Decision) {
+    if let Event::JobPlaced(placed) = &mut decision.event
+        && placed.members.len() > 1
+    {
+        placed.members.pop();
+    }
+}
+
+/// A preemption hits somebody who may not be preempted; and who waits for resources preempts whom it likes.
+fn turn_on_another(state: &State, decision: &mut Decision) {
+    let may_not_go = |(job, attempt): &(&Job, &Attempt)| {
+        attempt.stop.is_none() && !attempt.is_released() && (!job.spec.preemptible || job.priority >= highest_pending(state))
+    };
+    let hits = match &decision.event {
+        Event::JobStopRequested(stop) => stop.cause == StopCause::Preempted,
+        Event::JobWaiting(waiting) => matches!(waiting.reason, footplate_events::facts::WaitReason::Resources { .. }),
+        _ => false,
+    };
+    let mut active = state.jobs().values().filter_map(|job| Some((job, job.attempt()?)));
+    let Some((job, attempt)) = active.find(may_not_go).filter(|_| hits) else { return };
+    let stop = JobStopRequested {
+        attempt: attempt.number,
+        cause: StopCause::Preempted,
+        grace: job.spec.stop.grace,
+        request: None,
+        message: "planted".to_owned(),
+    };
+    decision.subject = Subject::job(&job.project, job.run);
+    decision.event = stop.into();
+}
+
+fn highest_pending(state: &State) -> i32 {
+    let pending = state.jobs().values().filter(|job| job.attempt().is_none());
+    pending.map(|job| job.priority).max().unwrap_or(i32::MIN)
+}
