@@ -2,7 +2,7 @@
 
 use super::{Checked, Found};
 use crate::instance::Service;
-use footplate_events::facts::{JobSpec, QueueConfigured, Quota};
+use footplate_events::facts::{JobSpec, QueueConfigured};
 use footplate_events::{Aggregate, Event, Recorded};
 use footplate_types::{EventId, GpuUuid, NodeName, NodeShape, QueueName, RequestId, RunId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -214,7 +214,7 @@ impl Book {
 
     /// The settings of a queue; `None` when nobody made it.
     pub(super) fn queue(&self, name: &QueueName) -> Option<(u64, QueueConfigured)> {
-        let default = QueueConfigured { weight: 1, quota: Quota { gpus: None, slots: None }, held: false, closed: false };
+        let default = QueueConfigured::default();
         self.queues.get(name).cloned().or_else(|| (name.as_str() == "default").then_some((0, default)))
     }
 
