@@ -73,7 +73,7 @@ fn a_slowdown_is_bounded() {
 fn workload() -> String {
     let mut text = "; MaxProcs: 16\n".to_owned();
     for number in 1..=2_100u64 {
-        let (submitted, runs) = (number / 9 * 240 + number % 9, 5 + number * 7_919 % 240);
+        let (submitted, runs) = (number / 9 * 300 + number % 9, 5 + number * 7_919 % 240);
         let width = if number % 37 == 0 { 16 } else { 1 + number * 31 % 4 };
         let _ = writeln!(text, "{number} {submitted} -1 {runs} {width} -1 -1 -1 -1 -1 1 -1 -1 -1 0 -1 -1 -1");
     }
