@@ -20,8 +20,11 @@ use serde_json::json;
 use swf::Workload;
 
 /// What `backfill` takes.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug)]
 pub struct Options {
+    /// How many of the published windows to replay; the published figures take all ten
+    #[arg(long, default_value_t = windows::COUNT, value_name = "N")]
+    pub windows: usize,
     /// Where the traces are.
     #[command(flatten)]
     pub data: Data,
@@ -29,17 +32,18 @@ pub struct Options {
 
 /// Replays the published policies and the default, and compares.
 pub fn run(options: &Options) -> Result<Report> {
+    ensure!((1..=windows::COUNT).contains(&options.windows), "{} of {} windows cannot be", options.windows, windows::COUNT);
     let workloads: Vec<Workload> = published::TRACES
         .iter()
         .map(|trace| swf::parse(&options.data.text(trace)?).with_context(|| format!("cannot understand {trace}")))
         .collect::<Result<_>>()?;
     for (workload, trace) in workloads.iter().zip(published::TRACES) {
-        ensure!(!windows::starts(workload.jobs.len()).is_empty(), "{trace} is too short for a window");
+        ensure!(!windows::starts(workload.jobs.len(), 1).is_empty(), "{trace} is too short for a window");
     }
     let mut report = Report::of("backfill");
-    table(&mut report, &workloads);
-    default(&mut report, &workloads);
-    held_out(&mut report, &workloads);
+    table(&mut report, &workloads, options.windows);
+    default(&mut report, &workloads, options.windows);
+    held_out(&mut report, &workloads, options.windows);
     Ok(report)
 }
 
@@ -66,7 +70,7 @@ pub fn replay_windows<P: Policy>(workload: &Workload, starts: &[usize], policy: 
 }
 
 /// The published table, and the same policies with true EASY.
-fn table(report: &mut Report, workloads: &[Workload]) {
+fn table(report: &mut Report, workloads: &[Workload], count: usize) {
     report.line("mean bounded slowdown; in brackets what RLScheduler (SC 2020) prints");
     report.line(format!("{:22}{:>22}{:>22}{:>22}", "", "FCFS", "SJF", "F1"));
     let mut reproduced = true;
@@ -76,7 +80,7 @@ fn table(report: &mut Report, workloads: &[Workload]) {
             let column = published::COLUMNS.iter().find(|column| column.trace == trace && column.backfill == backfill);
             let mut line = format!("Lublin-{} {called:13}", trace + 1);
             for (at, order) in Named::ALL.into_iter().enumerate() {
-                let starts = windows::starts(workload.jobs.len());
+                let starts = windows::starts(workload.jobs.len(), count);
                 let figures = replay_windows(workload, &starts, || Published::new(order, backfill));
                 let name = format!("{key}_{}_{}", order.name(), trace + 1);
                 report.number(&name, figures.slowdown);
@@ -109,13 +113,13 @@ fn names(backfill: Backfill) -> (&'static str, &'static str) {
 }
 
 /// The core's default on the published windows.
-fn default(report: &mut Report, workloads: &[Workload]) {
+fn default(report: &mut Report, workloads: &[Workload], count: usize) {
     let mut beats = true;
     report.line("");
     report
         .line("the default (the smallest first, aged by a day a doubling; eight conservative reservations), beside the best of the table");
     for (trace, workload) in workloads.iter().enumerate() {
-        let starts = windows::starts(workload.jobs.len());
+        let starts = windows::starts(workload.jobs.len(), count);
         let ours = replay_windows(workload, &starts, InOrder::default);
         let fcfs = |backfill| replay_windows(workload, &starts, || Published::new(Named::Fcfs, backfill)).longest_wait_s;
         let (plain, easy, best) = (fcfs(Backfill::None), fcfs(Backfill::Easy), published::best(trace));
@@ -136,11 +140,12 @@ fn default(report: &mut Report, workloads: &[Workload]) {
 }
 
 /// The default on windows that nobody has published: what was chosen on some windows must hold on others.
-fn held_out(report: &mut Report, workloads: &[Workload]) {
+fn held_out(report: &mut Report, workloads: &[Workload], count: usize) {
     report.line("");
-    report.line("on 24 windows spread over each trace:");
+    let spread = 24 * count / windows::COUNT;
+    report.line(format!("on {spread} windows spread over each trace:"));
     for (trace, workload) in workloads.iter().enumerate() {
-        let starts = windows::spread(workload.jobs.len(), 24);
+        let starts = windows::spread(workload.jobs.len(), spread);
         let sjf = replay_windows(workload, &starts, || Published::new(Named::Sjf, Backfill::EndsBefore));
         let fcfs = replay_windows(workload, &starts, || Published::new(Named::Fcfs, Backfill::None));
         let ours = replay_windows(workload, &starts, InOrder::default);

@@ -73,7 +73,7 @@ fn a_slowdown_is_bounded() {
 fn workload() -> String {
     let mut text = "; MaxProcs: 16\n".to_owned();
     for number in 1..=2_100u64 {
-        let (submitted, runs) = (number / 9 * 240 + number % 9, 5 + number * 7_919 % 240);
+        let (submitted, runs) = (number / 9 * 300 + number % 9, 5 + number * 7_919 % 240);
         let width = if number % 37 == 0 { 16 } else { 1 + number * 31 % 4 };
         let _ = writeln!(text, "{number} {submitted} -1 {runs} {width} -1 -1 -1 -1 -1 1 -1 -1 -1 0 -1 -1 -1");
     }
@@ -87,7 +87,7 @@ fn the_program_says_that_another_trace_does_not_give_the_published_figures() {
     for trace in published::TRACES {
         std::fs::write(folder.path().join(trace), workload()).unwrap();
     }
-    let report = run(&Options { data: Data { data: Some(folder.path().to_owned()) } }).unwrap();
+    let report = run(&Options { windows: 1, data: Data { data: Some(folder.path().to_owned()) } }).unwrap();
     assert_eq!(report.get("published_reproduced"), Some(&json!(false)));
     assert_eq!(report.wrong().len(), 12, "{:?}", report.wrong());
     for key in ["none_fcfs_1", "backfill_sjf_2", "easy_f1_1", "default_bsld_1", "default_bsld_2", "default_longest_wait_s_2"] {
@@ -104,6 +104,6 @@ fn the_program_says_that_another_trace_does_not_give_the_published_figures() {
 #[test]
 fn without_the_trace_there_is_an_error_and_no_figure() {
     let folder = tempfile::tempdir().unwrap();
-    let error = run(&Options { data: Data { data: Some(folder.path().to_owned()) } }).unwrap_err();
+    let error = run(&Options { windows: 1, data: Data { data: Some(folder.path().to_owned()) } }).unwrap_err();
     assert!(format!("{error:#}").contains("lublin_256.swf"), "{error:#}");
 }
