@@ -25,7 +25,6 @@ fn no_seed_breaks_a_rule_and_the_runs_meet_what_they_are_for() {
         "drained",
         "cancelled",
         "member failed",
-        "void",
         "requeued",
         "lost",
         "nodes lost",
