@@ -37,11 +37,6 @@ impl State {
         self.line(name).get(1).map(|(parent, _)| *parent)
     }
 
-    /// Whether queues stand right below it.
-    pub fn has_below(&self, name: &QueueName) -> bool {
-        self.queues.keys().any(|below| self.parent(below) == Some(name))
-    }
-
     /// What the jobs of a queue and of all below it hold.
     pub fn held_below(&self, name: &QueueName) -> Holding {
         let within = |below: &QueueName| self.line(below).iter().any(|(above, _)| *above == name);

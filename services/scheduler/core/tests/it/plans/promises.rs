@@ -26,7 +26,9 @@ fn play(jobs: &[Job], rules: &Rules) -> History {
     let mut history = History { looks: Vec::new(), started: BTreeMap::new(), held_most: 0 };
     let mut waiting: Vec<usize> = Vec::new();
     let mut running: BTreeMap<usize, u64> = BTreeMap::new();
-    for now in 0..2_000 {
+    // Somebody runs as long as anybody waits, so by then all have run, one after the other at worst.
+    let end = jobs.iter().map(|job| job.arrives).max().unwrap_or(0) + jobs.iter().map(|job| job.takes).sum::<u64>();
+    for now in 0..=end {
         let before = (running.len(), waiting.len());
         running.retain(|_, end| *end > now);
         waiting.extend((0..jobs.len()).filter(|at| jobs[*at].arrives == now));
@@ -134,7 +136,6 @@ proptest! {
         let late: Vec<Job> = jobs.iter().map(|job| Job { takes: job.takes * over, ..*job }).collect();
         let history = play(&late, &Rules::of(backfill));
         prop_assert!(history.held_most <= CAPACITY);
-        let total: u64 = late.iter().map(|job| job.takes + 4).sum();
-        prop_assert!(total > 2_000 || history.started.len() == jobs.len());
+        prop_assert_eq!(history.started.len(), jobs.len());
     }
 }
