@@ -585,7 +585,7 @@ pub struct JobSpec {
     /// Empty for "default".
     #[prost(string, tag = "7")]
     pub queue: ::prost::alloc::string::String,
-    /// A larger one wins.
+    /// Inside its queue a larger one goes first.
     #[prost(int32, tag = "8")]
     pub priority: i32,
     #[prost(bool, tag = "9")]

@@ -161,7 +161,7 @@ pub struct JobLaunched {
 pub enum StopCause {
     /// A client cancelled the job.
     Cancelled,
-    /// A more urgent job takes its place.
+    /// A more urgent job of its queue takes its place, or another queue asks its own back.
     Preempted,
     /// A node of it is drained.
     Drained,

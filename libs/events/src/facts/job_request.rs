@@ -39,6 +39,6 @@ pub struct JobReleaseRequested {
 pub struct JobReprioritizeRequested {
     /// The request's id.
     pub request: RequestId,
-    /// The new priority; a larger one wins.
+    /// The new priority; inside its queue a larger one goes first.
     pub priority: i32,
 }

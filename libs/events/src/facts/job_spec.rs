@@ -260,10 +260,10 @@ pub struct JobSpec {
     pub placement: PlacementAsk,
     /// Its queue.
     pub queue: QueueName,
-    /// A larger one wins.
+    /// Inside its queue a larger one goes first.
     #[serde(default)]
     pub priority: i32,
-    /// Whether a more urgent job may stop it (it is requeued).
+    /// Whether a more urgent job of its queue may stop it, or another queue that asks its own back (it is requeued).
     #[serde(default)]
     pub preemptible: bool,
     /// How workers are started.

@@ -83,10 +83,10 @@ pub struct Args {
     /// Queue
     #[arg(long, value_name = "QUEUE", help_heading = "Instead of the job file's")]
     pub queue: Option<String>,
-    /// Priority; a larger one wins
+    /// Priority; inside its queue a larger one goes first
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true, help_heading = "Instead of the job file's")]
     pub priority: Option<i32>,
-    /// Let a more urgent job stop it
+    /// Let a more urgent job of its queue stop it, or another queue that asks its own back
     #[arg(long, help_heading = "Instead of the job file's")]
     pub preemptible: bool,
     /// Environment variable; may be given many times

@@ -264,7 +264,7 @@ pub struct QueueSection {
     /// Inside its queue a larger one goes first, then the older.
     #[schemars(range(min = -1_000_000, max = 1_000_000))]
     pub priority: i32,
-    /// Whether a more urgent job may stop it; it is then requeued and loses no retry of another cause.
+    /// Whether a more urgent job of its queue may stop it, or another queue that asks its own back; it is then requeued and loses no retry of another cause.
     pub preemptible: bool,
 }
 

@@ -395,7 +395,7 @@ mod tests {
             ("retries: preempted", retry.preempted.to_string(), "after a preemption or a drain"),
             ("retries: retryable exit codes and 75", retry.retryable.to_string(), "75 says: checkpointed, requeue me"),
             ("back-off", format!("{}, doubling up to {}", retry.backoff, retry.backoff_max), "the wait before a retry"),
-            ("priority", "0".to_owned(), "a larger one wins; from -1,000,000 to 1,000,000"),
+            ("priority", "0".to_owned(), "inside its queue a larger one goes first; from -1,000,000 to 1,000,000"),
             ("nodes of a gang", format!("at most {}", JobSpec::NODES_MAX), "limit"),
             ("workers of a node", format!("at most {}", JobSpec::WORKERS_PER_NODE_MAX), "limit"),
             ("workers of a gang", format!("at most {}", JobSpec::WORKERS_MAX), "limit"),
