@@ -16,6 +16,7 @@ mod waiting;
 mod watch;
 
 pub(crate) use board::{Board, When};
+pub(crate) use shares::Shares;
 pub(crate) use waiting::{Lack, closed_and_free, lack, never, too_few_open};
 
 use crate::facts::{Facts, Settled};

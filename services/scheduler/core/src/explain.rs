@@ -1,6 +1,6 @@
 //! Why a job waits, told afresh: the recorded reason says only its kind for certain; the numbers are of this moment.
 
-use crate::decide::{Board, Lack, When, closed_and_free, lack, too_few_open};
+use crate::decide::{Board, Lack, Shares, When, closed_and_free, lack, too_few_open};
 use crate::state::{Job, Node, Stage, State};
 use footplate_events::facts::{JobSpec, WaitReason};
 use footplate_types::{NodeName, RunId};
@@ -36,11 +36,10 @@ pub fn outlook(state: &State, spec: &JobSpec) -> Option<WaitReason> {
     if state.is_shut(&spec.queue) {
         return Some(WaitReason::QueueHeld);
     }
-    let of_all = |per_node: u32| u64::from(per_node) * u64::from(spec.resources.nodes);
-    if let Some(detail) = state.quota_lacks(&spec.queue, of_all(spec.resources.per_node.gpus), of_all(spec.resources.per_node.slots)) {
+    let board = Board::new(state, |_| None);
+    if let Some(detail) = Shares::new(state, &board).lacks(spec, false) {
         return Some(WaitReason::Quota { detail });
     }
-    let board = Board::new(state, |_| None);
     if board.seat(&board.eligible(spec), spec, &[], When::Now).is_some() {
         return None;
     }
@@ -62,16 +61,15 @@ fn fresh(state: &State, job: &Job, recorded: Option<&WaitReason>) -> Option<Wait
     if state.is_shut(&job.spec.queue) {
         return Some(WaitReason::QueueHeld);
     }
-    if let Some(detail) = state.quota_lacks(&job.spec.queue, job.gpus(), job.slots()) {
+    let leaving = |run: &RunId| state.jobs().get(run)?.attempt()?.stop.as_ref().map(|_| false);
+    let board = Board::new(state, leaving);
+    if let Some(detail) = Shares::new(state, &board).lacks(&job.spec, false) {
         return Some(WaitReason::Quota { detail });
     }
     match recorded {
         None | Some(WaitReason::Backoff | WaitReason::Preempting) => recorded.cloned(),
         Some(WaitReason::Held | WaitReason::QueueHeld | WaitReason::Quota { .. }) => None,
-        Some(WaitReason::Resources { .. } | WaitReason::NoSuchNode { .. }) => {
-            let leaving = |run: &RunId| state.jobs().get(run)?.attempt()?.stop.as_ref().map(|_| false);
-            Some(told(state, &Board::new(state, leaving), &job.spec))
-        }
+        Some(WaitReason::Resources { .. } | WaitReason::NoSuchNode { .. }) => Some(told(state, &board, &job.spec)),
     }
 }
 
@@ -117,7 +115,7 @@ fn change(state: &State, job: &Job, reason: &WaitReason) -> String {
             format!("queue {} has to be {what} (queue set)", job.spec.queue)
         }
         WaitReason::Quota { .. } => {
-            format!("work of queue {} has to end, its quota be raised, or the job ask for less", job.spec.queue)
+            format!("work of queue {} has to end, its quota or guarantee be raised, or the job ask for less", job.spec.queue)
         }
         WaitReason::Resources { .. } => room_comes(state, job),
         WaitReason::NoSuchNode { .. } => "a node that can take it has to join, or the job has to ask for less".to_owned(),

@@ -119,7 +119,7 @@ impl<'a> Round<'a> {
 
     /// Starts the job, or tells why not.
     fn try_to_start(&mut self, pass: &mut Pass<'a>, job: &'a Job, since: &Stamp) -> Option<WaitReason> {
-        let (lacks_now, lacks_coming) = (self.shares.lacks(job, false), self.shares.lacks(job, true));
+        let (lacks_now, lacks_coming) = (self.shares.lacks(&job.spec, false), self.shares.lacks(&job.spec, true));
         if let Some(reason) = self.blocked.get(&(job.class, &job.spec.queue)).filter(|_| lacks_coming.is_none()) {
             return Some(lacks_now.map_or_else(|| reason.clone(), |detail| WaitReason::Quota { detail }));
         }

@@ -36,7 +36,7 @@ struct Trial<'b> {
 
 impl<'a> Round<'a> {
     fn would_fit(&self, trial: &Trial<'_>) -> bool {
-        trial.fitting.len() >= trial.job.spec.resources.nodes as usize && self.shares.lacks(trial.job, true).is_none()
+        trial.fitting.len() >= trial.job.spec.resources.nodes as usize && self.shares.lacks(&trial.job.spec, true).is_none()
     }
 
     /// An attempt leaves (or stays after all).
@@ -68,7 +68,7 @@ impl<'a> Round<'a> {
 
     /// Whether it would help if the attempt left.
     fn is_helped_by(&self, trial: &Trial<'_>, victim: &Job, attempt: &Attempt) -> bool {
-        if self.shares.lacks(trial.job, true).is_some() && self.shares.share_a_quota(&trial.job.spec.queue, &victim.spec.queue) {
+        if self.shares.lacks(&trial.job.spec, true).is_some() && self.shares.share_a_quota(&trial.job.spec.queue, &victim.spec.queue) {
             return true;
         }
         let needed = |at: usize| trial.eligible.contains(&at) && !trial.fitting.contains(&at);

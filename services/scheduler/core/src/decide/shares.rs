@@ -9,7 +9,7 @@
 
 use super::board::Board;
 use crate::state::{Claim, Holding, Job, Queue, State, quota_lack, told};
-use footplate_events::facts::Quota;
+use footplate_events::facts::{JobSpec, Quota};
 use footplate_types::QueueName;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -47,7 +47,7 @@ struct Knot<'a> {
 }
 
 /// The tree of one look.
-pub(super) struct Shares<'a> {
+pub(crate) struct Shares<'a> {
     knots: Vec<Knot<'a>>,
     places: BTreeMap<&'a QueueName, usize>,
     tops: Vec<usize>,
@@ -56,8 +56,9 @@ pub(super) struct Shares<'a> {
     capacity: Holding,
 }
 
-fn ask(job: &Job) -> Holding {
-    Holding { gpus: job.gpus(), slots: job.slots() }
+fn ask(spec: &JobSpec) -> Holding {
+    let of_all = |per_node: u32| u64::from(per_node) * u64::from(spec.resources.nodes);
+    Holding { gpus: of_all(spec.resources.per_node.gpus), slots: of_all(spec.resources.per_node.slots) }
 }
 
 fn owned(quota: &Quota) -> Holding {
@@ -76,7 +77,7 @@ fn share(held: Holding, of: Holding) -> u128 {
 
 impl<'a> Shares<'a> {
     /// The tree of a state. Its pending jobs are told by [`Shares::queue_up`], what leaves by [`Shares::leaves`].
-    pub(super) fn new(state: &'a State, board: &Board<'_>) -> Self {
+    pub(crate) fn new(state: &'a State, board: &Board<'_>) -> Self {
         let mut shares = Self { knots: Vec::new(), places: BTreeMap::new(), tops: Vec::new(), next: None, capacity: board.capacity() };
         for (name, queue) in state.queues() {
             shares.places.insert(name, shares.knots.len());
@@ -166,8 +167,8 @@ impl<'a> Shares<'a> {
     }
 
     fn turn(&self, knot: &Knot<'_>, job: &Job) -> Turn {
-        let (held, own) = (knot.purse.now.with(ask(job)), owned(&knot.queue.settings.guarantee));
-        let borrows = !within(held, own, ask(job));
+        let (held, own) = (knot.purse.now.with(ask(&job.spec)), owned(&knot.queue.settings.guarantee));
+        let borrows = !within(held, own, ask(&job.spec));
         let share = if borrows { share(held, self.capacity) / u128::from(knot.queue.settings.weight.max(1)) } else { share(held, own) };
         Turn { borrows, share, age: job.submitted.sequence }
     }
@@ -193,7 +194,7 @@ impl<'a> Shares<'a> {
     /// A job starts.
     pub(super) fn starts(&mut self, job: &Job) {
         self.keeps(job);
-        let (at, asked) = (self.places.get(&job.spec.queue).copied(), ask(job));
+        let (at, asked) = (self.places.get(&job.spec.queue).copied(), ask(&job.spec));
         self.each_above(at, |purse| purse.now = purse.now.with(asked));
         if let Some(at) = at {
             self.look_again(at);
@@ -202,7 +203,7 @@ impl<'a> Shares<'a> {
 
     /// What is coming is kept for a job.
     pub(super) fn keeps(&mut self, job: &Job) {
-        let (at, asked, firm) = (self.places.get(&job.spec.queue).copied(), ask(job), !job.spec.preemptible);
+        let (at, asked, firm) = (self.places.get(&job.spec.queue).copied(), ask(&job.spec), !job.spec.preemptible);
         self.each_above(at, |purse| {
             purse.coming = purse.coming.with(asked);
             if firm {
@@ -223,21 +224,22 @@ impl<'a> Shares<'a> {
     }
 
     /// Why a job may not start beside what is held now (or, `coming`, beside what will be), by the quotas of its line.
-    pub(super) fn lacks(&self, job: &Job, coming: bool) -> Option<String> {
+    pub(crate) fn lacks(&self, spec: &JobSpec, coming: bool) -> Option<String> {
+        let asked = ask(spec);
         let lacks = |knot: &Knot<'_>| {
             let held = if coming { knot.purse.coming } else { knot.purse.now };
-            told(&job.spec.queue, knot.name, quota_lack(&knot.queue.settings.quota, held, job.gpus(), job.slots()))
+            told(&spec.queue, knot.name, quota_lack(&knot.queue.settings.quota, held, asked.gpus, asked.slots))
         };
-        self.line(&job.spec.queue).find_map(lacks).or_else(|| self.unlendable(job))
+        self.line(&spec.queue).find_map(lacks).or_else(|| self.unlendable(spec))
     }
 
     /// Why work that cannot be preempted may not borrow what it asks: a guarantee might ask for it back. `None` when it may.
-    fn unlendable(&self, job: &Job) -> Option<String> {
-        if job.spec.preemptible {
+    fn unlendable(&self, spec: &JobSpec) -> Option<String> {
+        if spec.preemptible {
             return None;
         }
-        let asked = ask(job);
-        let mine = self.line(&job.spec.queue).last().map(|top| top.name);
+        let asked = ask(spec);
+        let mine = self.line(&spec.queue).last().map(|top| top.name);
         let mut kept = Holding::default();
         for top in self.tops.iter().map(|at| &self.knots[*at]) {
             let own = owned(&top.queue.settings.guarantee);
@@ -246,6 +248,10 @@ impl<'a> Shares<'a> {
                 return None;
             }
             kept = kept.with(Holding { gpus: firm.gpus.max(own.gpus), slots: firm.slots.max(own.slots) });
+        }
+        if mine.is_none() {
+            // Of a queue that nobody has used yet.
+            kept = kept.with(asked);
         }
         let guaranteed = self.tops.iter().any(|at| !self.knots[*at].queue.settings.guarantee.is_none());
         let over = |asked: u64, kept: u64, there: u64| (guaranteed && asked > 0 && kept > there).then(|| kept - there);
@@ -272,7 +278,7 @@ impl<'a> Shares<'a> {
             line.len().checked_sub(common + 1).map(|at| (line[at].purse.coming, owned(&line[at].queue.settings.guarantee)))
         };
         let (Some((held, own)), Some((lent, theirs))) = (side(&mine), side(&theirs)) else { return false };
-        let asked = ask(job);
+        let asked = ask(&job.spec);
         within(held.with(asked), own, asked) && !within(lent, theirs, asked)
     }
 }

@@ -52,7 +52,7 @@ impl State {
     }
 
     /// Why an ask does not fit now under the quota of its queue or of one above it, in words; `None` when it fits.
-    pub fn quota_lacks(&self, name: &QueueName, gpus: u64, slots: u64) -> Option<String> {
+    fn quota_lacks(&self, name: &QueueName, gpus: u64, slots: u64) -> Option<String> {
         let bound = |queue: &Queue| !queue.settings.quota.is_none();
         let line = self.line(name);
         let bounds = line.iter().filter(|(_, queue)| bound(queue));

@@ -3,7 +3,7 @@
 use crate::world::*;
 use footplate_events::Subject;
 use footplate_events::facts::*;
-use footplate_scheduler_core::{Refusal, admit, can_close, can_configure, explain};
+use footplate_scheduler_core::{Refusal, admit, can_close, can_configure, explain, outlook};
 use footplate_types::*;
 
 fn slots(most: u32) -> Quota {
@@ -144,6 +144,10 @@ fn work_that_cannot_be_preempted_borrows_only_what_nobody_may_ask_back() {
     world.settle();
     let Some(WaitReason::Quota { detail }) = world.reason(firm) else { panic!("{:?}", world.reason(firm)) };
     assert!(detail.contains("slots") && detail.contains("preemptible may borrow"), "{detail}");
+    let told = explain(&world.state, &firm).unwrap();
+    assert_eq!(told.reason, world.reason(firm));
+    assert!(told.change.contains("guarantee"), "{told:?}");
+    assert_eq!(outlook(&world.state, &job("default", 2)), world.reason(firm));
     let (small, lent) = (world.submit(job("default", 1)), world.submit(loan("default", 3)));
     world.settle();
     assert!(world.is_active(small) && world.is_active(lent));
