@@ -84,7 +84,7 @@ impl<'a> Round<'a> {
         let mut shares = Shares::new(state, &board);
         for (job, attempt) in state.active().filter(|(job, attempt)| !attempt.void && stopping(&job.run).is_some()) {
             for member in attempt.members.iter().filter(|member| !member.is_released()) {
-                shares.leaves(job, &crate::state::Claim::of(&member.placement), true);
+                shares.leaves(job, &member.placement, true);
             }
         }
         Self {

@@ -43,7 +43,7 @@ impl<'a> Round<'a> {
     fn shift(&mut self, trial: &mut Trial<'_>, victim: &Job, attempt: &Attempt, leaves: bool) {
         for member in attempt.members.iter().filter(|member| !member.is_released()) {
             let claim = Claim::of(&member.placement);
-            self.shares.leaves(victim, &claim, leaves);
+            self.shares.leaves(victim, &member.placement, leaves);
             let Some(at) = self.board.position(&member.placement.node) else { continue };
             let bench = &self.board.benches[at];
             let room = trial.rooms.entry(at).or_insert_with(|| bench.coming.clone());
@@ -63,7 +63,7 @@ impl<'a> Round<'a> {
 
     /// Whether an attempt may be stopped for the job: a less urgent one of its own queue, or what another queue has borrowed of what is the job's queue's.
     fn may_stop(&self, job: &Job, victim: &Job) -> bool {
-        if victim.spec.queue == job.spec.queue { victim.priority < job.priority } else { self.shares.may_reclaim(job, &victim.spec.queue) }
+        if victim.spec.queue == job.spec.queue { victim.priority < job.priority } else { self.shares.may_reclaim(job, victim) }
     }
 
     /// Whether it would help if the attempt left.
@@ -79,7 +79,8 @@ impl<'a> Round<'a> {
 
     /// Stops the attempts that must leave for the job to fit; false, and nobody is stopped, when it would not fit even then.
     pub(super) fn preempt_for(&mut self, pass: &mut Pass<'a>, job: &'a Job, eligible: &[usize]) -> bool {
-        if eligible.len() < job.spec.resources.nodes as usize {
+        // What cannot be asked back is not lent, whoever leaves.
+        if eligible.len() < job.spec.resources.nodes as usize || self.shares.unlendable(&job.spec).is_some() {
             return false;
         }
         let all: Vec<(&'a Job, &'a Attempt)> = self.victims.list(pass.state).to_vec();

@@ -9,8 +9,8 @@
 
 use super::board::Board;
 use crate::state::{Claim, Holding, Job, Queue, State, quota_lack, told};
-use footplate_events::facts::{JobSpec, Quota};
-use footplate_types::QueueName;
+use footplate_events::facts::{JobSpec, MemberPlacement, Quota};
+use footplate_types::{GpuUuid, QueueName};
 use std::collections::{BTreeMap, VecDeque};
 
 /// The whole of a resource, in the parts that shares are counted in.
@@ -21,7 +21,7 @@ const WHOLE: u128 = 1 << 40;
 pub(super) struct Purse {
     pub(super) now: Holding,
     pub(super) coming: Holding,
-    /// Of what is coming: by work that cannot be preempted.
+    /// Of what is coming, on open nodes: by work that cannot be preempted.
     firm: Holding,
 }
 
@@ -48,6 +48,7 @@ struct Knot<'a> {
 
 /// The tree of one look.
 pub(crate) struct Shares<'a> {
+    state: &'a State,
     knots: Vec<Knot<'a>>,
     places: BTreeMap<&'a QueueName, usize>,
     tops: Vec<usize>,
@@ -61,8 +62,10 @@ fn ask(spec: &JobSpec) -> Holding {
     Holding { gpus: of_all(spec.resources.per_node.gpus), slots: of_all(spec.resources.per_node.slots) }
 }
 
-fn owned(quota: &Quota) -> Holding {
-    Holding { gpus: quota.gpus.unwrap_or(0).into(), slots: quota.slots.unwrap_or(0).into() }
+/// What is a queue's own. A closed one needs nothing.
+fn owned(queue: &Queue) -> Holding {
+    let own = if queue.settings.closed { Quota::default() } else { queue.settings.guarantee };
+    Holding { gpus: own.gpus.unwrap_or(0).into(), slots: own.slots.unwrap_or(0).into() }
 }
 
 /// Whether of everything that is asked no more is held than is its own.
@@ -78,7 +81,8 @@ fn share(held: Holding, of: Holding) -> u128 {
 impl<'a> Shares<'a> {
     /// The tree of a state. Its pending jobs are told by [`Shares::queue_up`], what leaves by [`Shares::leaves`].
     pub(crate) fn new(state: &'a State, board: &Board<'_>) -> Self {
-        let mut shares = Self { knots: Vec::new(), places: BTreeMap::new(), tops: Vec::new(), next: None, capacity: board.capacity() };
+        let mut shares =
+            Self { state, knots: Vec::new(), places: BTreeMap::new(), tops: Vec::new(), next: None, capacity: board.capacity() };
         for (name, queue) in state.queues() {
             shares.places.insert(name, shares.knots.len());
             let knot = Knot {
@@ -111,8 +115,8 @@ impl<'a> Shares<'a> {
         for (job, attempt) in state.active().filter(|(job, attempt)| !attempt.void && !job.spec.preemptible) {
             let at = shares.places.get(&job.spec.queue).copied();
             for member in attempt.members.iter().filter(|member| !member.is_released()) {
-                let claim = Claim::of(&member.placement);
-                shares.each_above(at, |purse| purse.firm.add(&claim));
+                let held = shares.on_open_nodes(&member.placement);
+                shares.each_above(at, |purse| purse.firm = purse.firm.with(held));
             }
         }
         shares
@@ -167,7 +171,7 @@ impl<'a> Shares<'a> {
     }
 
     fn turn(&self, knot: &Knot<'_>, job: &Job) -> Turn {
-        let (held, own) = (knot.purse.now.with(ask(&job.spec)), owned(&knot.queue.settings.guarantee));
+        let (held, own) = (knot.purse.now.with(ask(&job.spec)), owned(&knot.queue));
         let borrows = !within(held, own, ask(&job.spec));
         let share = if borrows { share(held, self.capacity) / u128::from(knot.queue.settings.weight.max(1)) } else { share(held, own) };
         Turn { borrows, share, age: job.submitted.sequence }
@@ -212,15 +216,24 @@ impl<'a> Shares<'a> {
         });
     }
 
-    /// A claim of a queue's job is being given up, or is not after all.
-    pub(super) fn leaves(&mut self, job: &Job, claim: &Claim, leaves: bool) {
-        let (at, firm) = (self.places.get(&job.spec.queue).copied(), !job.spec.preemptible);
+    /// What a member of a job holds is being given up, or is not after all.
+    pub(super) fn leaves(&mut self, job: &Job, member: &MemberPlacement, leaves: bool) {
+        let at = self.places.get(&job.spec.queue).copied();
+        let (held, open) = (Claim::of(member).held(), self.on_open_nodes(member));
+        let firm = if job.spec.preemptible { Holding::default() } else { open };
         self.each_above(at, |purse| {
-            let held = [Some(&mut purse.coming), firm.then_some(&mut purse.firm)];
-            for held in held.into_iter().flatten() {
-                if leaves { held.remove(claim) } else { held.add(claim) }
+            for (sum, part) in [(&mut purse.coming, held), (&mut purse.firm, firm)] {
+                *sum = if leaves { sum.without(part) } else { sum.with(part) };
             }
         });
+    }
+
+    /// What a member holds of what the capacity counts: healthy units of open nodes.
+    fn on_open_nodes(&self, member: &MemberPlacement) -> Holding {
+        let Some(node) = self.state.nodes().get(&member.node).filter(|node| node.is_open()) else { return Holding::default() };
+        let usable = |uuid: &&GpuUuid| !node.unhealthy_gpus.contains_key(*uuid) && node.shape.gpus.iter().any(|gpu| gpu.uuid == **uuid);
+        let slots = member.slots.iter().filter(|slot| slot.0 < node.shape.slots);
+        Holding { gpus: member.gpus.iter().filter(usable).count() as u64, slots: slots.count() as u64 }
     }
 
     /// Why a job may not start beside what is held now (or, `coming`, beside what will be), by the quotas of its line.
@@ -234,34 +247,40 @@ impl<'a> Shares<'a> {
     }
 
     /// Why work that cannot be preempted may not borrow what it asks: a guarantee might ask for it back. `None` when it may.
-    fn unlendable(&self, spec: &JobSpec) -> Option<String> {
+    pub(super) fn unlendable(&self, spec: &JobSpec) -> Option<String> {
         if spec.preemptible {
             return None;
         }
         let asked = ask(spec);
-        let mine = self.line(&spec.queue).last().map(|top| top.name);
-        let mut kept = Holding::default();
-        for top in self.tops.iter().map(|at| &self.knots[*at]) {
-            let own = owned(&top.queue.settings.guarantee);
-            let firm = if Some(top.name) == mine { top.purse.firm.with(asked) } else { top.purse.firm };
-            if Some(top.name) == mine && within(firm, own, asked) {
-                return None;
-            }
-            kept = kept.with(Holding { gpus: firm.gpus.max(own.gpus), slots: firm.slots.max(own.slots) });
+        let at = self.places.get(&spec.queue).copied();
+        if at.is_some() && self.line(&spec.queue).all(|knot| within(knot.purse.firm.with(asked), owned(&knot.queue), asked)) {
+            return None;
         }
-        if mine.is_none() {
-            // Of a queue that nobody has used yet.
-            kept = kept.with(asked);
-        }
-        let guaranteed = self.tops.iter().any(|at| !self.knots[*at].queue.settings.guarantee.is_none());
-        let over = |asked: u64, kept: u64, there: u64| (guaranteed && asked > 0 && kept > there).then(|| kept - there);
-        let told = |what: &str, missing: u64, asked: u64| {
-            format!(
-                "{what}: {asked} asked beyond the queue's guarantee, {missing} of them may be asked back by other queues; work that is preemptible may borrow them"
-            )
+        // A queue that nobody has used yet stands in no tree.
+        let unknown = if at.is_none() { asked } else { Holding::default() };
+        let kept = self.tops.iter().fold(unknown, |sum, top| sum.with(self.kept(*top, at, asked)));
+        let own = self.knots.iter().fold(Holding::default(), |sum, knot| sum.with(owned(&knot.queue)));
+        let told = |what: &str, asked: u64, kept: u64, own: u64, there: u64| {
+            let missing = kept.checked_sub(there).filter(|missing| *missing > 0 && asked > 0 && own > 0)?;
+            Some(format!(
+                "{what}: {asked} asked beyond the queue's guarantee, {missing} of them may be asked back by other queues; work that is \
+                 preemptible may borrow them"
+            ))
         };
-        let gpus = over(asked.gpus, kept.gpus, self.capacity.gpus).map(|missing| told("gpus", missing, asked.gpus));
-        gpus.or_else(|| over(asked.slots, kept.slots, self.capacity.slots).map(|missing| told("slots", missing, asked.slots)))
+        let gpus = told("gpus", asked.gpus, kept.gpus, own.gpus, self.capacity.gpus);
+        gpus.or_else(|| told("slots", asked.slots, kept.slots, own.slots, self.capacity.slots))
+    }
+
+    /// What nobody else can have of a queue and all below it: what is its own, or what work that cannot be preempted holds there, with `asked` at one.
+    fn kept(&self, at: usize, asking: Option<usize>, asked: Holding) -> Holding {
+        let knot = &self.knots[at];
+        let below = knot.below.iter().fold(Holding::default(), |sum, below| sum.with(self.kept(*below, asking, asked)));
+        let firm_below = knot.below.iter().fold(Holding::default(), |sum, below| sum.with(self.knots[*below].purse.firm));
+        let firm = knot.purse.firm;
+        let alone = Holding { gpus: firm.gpus.saturating_sub(firm_below.gpus), slots: firm.slots.saturating_sub(firm_below.slots) };
+        let asked = if asking == Some(at) { asked } else { Holding::default() };
+        let (held, own) = (alone.with(asked).with(below), owned(&knot.queue));
+        Holding { gpus: held.gpus.max(own.gpus), slots: held.slots.max(own.slots) }
     }
 
     /// Whether a quota may bind both queues: one that both stand under, or are.
@@ -269,16 +288,21 @@ impl<'a> Shares<'a> {
         self.line(one).any(|above| self.line(other).any(|known| known.name == above.name))
     }
 
-    /// Whether a job may take back from a queue what that has borrowed: below the queue that both stand under, its own side stays within its guarantee
-    /// with it, and the other side is beyond its own.
-    pub(super) fn may_reclaim(&self, job: &Job, from: &QueueName) -> bool {
-        let (mine, theirs): (Vec<_>, Vec<_>) = (self.line(&job.spec.queue).collect(), self.line(from).collect());
+    /// Whether a job may have stopped what another queue's job has borrowed: below the queue that both stand under, its own side stays within its
+    /// guarantee with it, and the other side is beyond its own, all the way down to who holds it. The resource is the one that the job asks for: what
+    /// the victim holds of another one is not lent to this side, which could be stopped for it in turn.
+    pub(super) fn may_reclaim(&self, job: &Job, victim: &Job) -> bool {
+        let (asked, holds) = (ask(&job.spec), ask(&victim.spec));
+        if (asked.gpus > 0 && holds.gpus == 0) || (asked.slots > 0 && holds.slots == 0) {
+            return false;
+        }
+        let (mine, theirs): (Vec<_>, Vec<_>) = (self.line(&job.spec.queue).collect(), self.line(&victim.spec.queue).collect());
         let common = mine.iter().rev().zip(theirs.iter().rev()).take_while(|(one, other)| one.name == other.name).count();
-        let side = |line: &[&Knot<'a>]| {
-            line.len().checked_sub(common + 1).map(|at| (line[at].purse.coming, owned(&line[at].queue.settings.guarantee)))
+        let (Some(mine), Some(theirs)) = (mine.len().checked_sub(common + 1).map(|at| mine[at]), theirs.get(..theirs.len() - common))
+        else {
+            return false;
         };
-        let (Some((held, own)), Some((lent, theirs))) = (side(&mine), side(&theirs)) else { return false };
-        let asked = ask(&job.spec);
-        within(held.with(asked), own, asked) && !within(lent, theirs, asked)
+        let lends = |knot: &&Knot<'_>| !within(knot.purse.coming, owned(&knot.queue), asked);
+        within(mine.purse.coming.with(asked), owned(&mine.queue), asked) && !theirs.is_empty() && theirs.iter().all(lends)
     }
 }

@@ -1,6 +1,6 @@
 //! Nodes: what they have, whether they may be used, and who claims what on them.
 
-use super::Stamp;
+use super::{Holding, Stamp};
 use footplate_events::facts::MemberPlacement;
 use footplate_types::{AttemptNumber, Epoch, GpuUuid, MemberIndex, NodeShape, RunId, SlotIndex};
 use serde::{Deserialize, Serialize};
@@ -43,6 +43,11 @@ pub struct Claim {
 }
 
 impl Claim {
+    /// How much of what queues share it is.
+    pub(crate) fn held(&self) -> Holding {
+        Holding { gpus: self.gpus.len() as u64, slots: self.slots.len() as u64 }
+    }
+
     /// The claim that a placement makes.
     pub fn of(placement: &MemberPlacement) -> Self {
         Self { gpus: placement.gpus.clone(), slots: placement.slots.clone(), cpus: placement.cpus, memory_bytes: placement.memory_bytes }

@@ -28,6 +28,12 @@ impl Holding {
         self.slots = self.slots.saturating_sub(claim.slots.len() as u64);
     }
 
+    /// Less what is given up.
+    #[must_use]
+    pub fn without(self, other: Self) -> Self {
+        Self { gpus: self.gpus.saturating_sub(other.gpus), slots: self.slots.saturating_sub(other.slots) }
+    }
+
     /// The sum of both.
     #[must_use]
     pub fn with(self, other: Self) -> Self {

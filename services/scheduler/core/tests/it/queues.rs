@@ -160,6 +160,85 @@ fn work_that_cannot_be_preempted_borrows_only_what_nobody_may_ask_back() {
     assert!(world.is_active(owner));
 }
 
+fn gpus(most: u32) -> Quota {
+    Quota { gpus: Some(most), slots: None }
+}
+
+#[test]
+fn two_queues_that_lend_each_other_different_things_do_not_stop_each_other_in_turn() {
+    let mut world = World::new();
+    configure(&mut world, "a", QueueConfigured { guarantee: gpus(1), ..QueueConfigured::default() });
+    configure(&mut world, "b", QueueConfigured { guarantee: slots(1), ..QueueConfigured::default() });
+    let shape = NodeShape { slots: 4, cpus: 8, ..gpus_shape("n1", &[("A", None); 4]) };
+    world.node("n1", shape);
+    let with = |spec: JobSpec, cpus: u32| {
+        let mut spec = JobSpec { preemptible: true, ..spec };
+        spec.resources.per_node.cpus = cpus;
+        spec
+    };
+    let gpu = |queue: &str| JobSpec { queue: queue_name(queue), ..gpu_spec(1, 1) };
+    world.running(with(job("a", 1), 1));
+    world.running(with(gpu("b"), 1));
+    let own = world.running(with(job("b", 1), 6));
+    let wanted = world.submit(with(gpu("a"), 6));
+    world.settle();
+    assert_eq!(world.stop_cause(own), None, "what it holds is its queue's own, and none of what is asked for");
+    assert!(world.is_pending(wanted));
+}
+
+#[test]
+fn what_is_guaranteed_below_a_team_is_not_taken_for_good_by_its_siblings() {
+    let mut world = World::new();
+    configure(&mut world, "team", QueueConfigured { guarantee: slots(4), ..QueueConfigured::default() });
+    configure(&mut world, "mine", QueueConfigured { guarantee: slots(3), ..below("team") });
+    configure(&mut world, "other", below("team"));
+    world.slots("n1", 4);
+    let firm = world.submit(job("other", 2));
+    world.settle();
+    assert!(matches!(world.reason(firm), Some(WaitReason::Quota { .. })), "{:?}", world.reason(firm));
+    let (small, mine) = (world.submit(job("other", 1)), world.submit(job("mine", 3)));
+    world.settle();
+    assert!(world.is_active(small) && world.is_active(mine));
+}
+
+#[test]
+fn it_is_the_borrower_below_a_team_that_gives_back() {
+    let mut world = World::new();
+    configure(&mut world, "own", QueueConfigured { guarantee: slots(2), ..QueueConfigured::default() });
+    configure(&mut world, "team", QueueConfigured { guarantee: slots(2), ..QueueConfigured::default() });
+    configure(&mut world, "good", QueueConfigured { guarantee: slots(2), ..below("team") });
+    configure(&mut world, "guest", below("team"));
+    world.slots("n1", 4);
+    let guest = world.running(loan("guest", 2));
+    // The younger one, which would go first if it were asked.
+    let good = world.running(loan("good", 2));
+    world.submit(job("own", 2));
+    world.settle();
+    assert_eq!((world.stop_cause(guest), world.stop_cause(good)), (Some(StopCause::Preempted), None));
+}
+
+#[test]
+fn a_closed_node_and_a_guarantee_of_another_kind_keep_no_work_that_has_room_waiting() {
+    let mut world = World::new();
+    configure(&mut world, "own", QueueConfigured { guarantee: slots(1), ..QueueConfigured::default() });
+    for name in ["n1", "n2"] {
+        world.node(name, NodeShape { slots: 3, ..gpus_shape(name, &[("A", None), ("A", None)]) });
+    }
+    let first =
+        world.running(JobSpec { placement: PlacementAsk { nodes: vec![node_name("n1")], ..PlacementAsk::default() }, ..job("default", 3) });
+    world.record(Subject::node(&node_name("n1")), NodeCordoned { request: None, reason: String::new() });
+    let (second, gpu) = (world.submit(job("default", 2)), world.submit(gpu_spec(1, 2)));
+    world.settle();
+    assert!(world.is_active(first) && world.is_active(second) && world.is_active(gpu), "{:?}", world.reason(second));
+    // Of the last slot there is one, and it is guaranteed.
+    let third = world.submit(job("default", 1));
+    world.settle();
+    assert!(matches!(world.reason(third), Some(WaitReason::Quota { .. })), "{:?}", world.reason(third));
+    configure(&mut world, "own", QueueConfigured { guarantee: slots(1), closed: true, ..QueueConfigured::default() });
+    world.settle();
+    assert!(world.is_active(third), "a closed queue asks nothing back");
+}
+
 #[test]
 fn what_is_freed_for_a_preemptor_is_kept_from_a_queue_that_has_less() {
     let mut world = World::new();
