@@ -59,12 +59,16 @@ pub enum Refusal {
         why: String,
     },
     /// More is guaranteed than there is to guarantee: ask less, or give the queue above more.
-    #[error("{of} cannot guarantee {what}: {detail}")]
+    #[error("queue {of} cannot be guaranteed {asked} {what}: {detail}")]
     OverGuarantee {
         /// The queue whose settings would not hold together.
         of: QueueName,
         /// Of which resource.
         what: &'static str,
+        /// How much would be its own.
+        asked: u32,
+        /// How much may be, in words.
+        allowed: String,
         /// The numbers.
         detail: String,
     },
@@ -145,9 +149,9 @@ pub fn can_configure(state: &State, name: &QueueName, settings: &QueueConfigured
     }
     for (what, of) in [("gpus", (|quota| quota.gpus) as fn(&Quota) -> Option<u32>), ("slots", |quota| quota.slots)] {
         let own = of(&settings.guarantee).unwrap_or(0);
+        let over = |allowed, detail| Err(Refusal::OverGuarantee { of: name.clone(), what, asked: own, allowed, detail });
         if let Some(quota) = of(&settings.quota).filter(|quota| own > *quota) {
-            let detail = format!("{own}, and its own quota is {quota}");
-            return Err(Refusal::OverGuarantee { of: name.clone(), what, detail });
+            return over(format!("at most {quota}"), format!("its own quota is {quota}"));
         }
         let sum_below = |parent: &QueueName| -> u64 {
             let others = below(state, parent).into_iter().filter(|below| *below != name);
@@ -155,14 +159,13 @@ pub fn can_configure(state: &State, name: &QueueName, settings: &QueueConfigured
         };
         let given = sum_below(name);
         if given > u64::from(own) {
-            let detail = format!("{own}, and queues below it are guaranteed {given}");
-            return Err(Refusal::OverGuarantee { of: name.clone(), what, detail });
+            return over(format!("{given} or more"), format!("queues below it are guaranteed {given}"));
         }
         if let Some(parent) = settings.parent.as_ref().filter(|_| own > 0) {
             let (of_parent, others) = (of(&state.queue(parent).settings.guarantee).unwrap_or(0), sum_below(parent));
             if others + u64::from(own) > u64::from(of_parent) {
-                let detail = format!("{own}, for {parent} above it is guaranteed {of_parent}, of which others have {others}");
-                return Err(Refusal::OverGuarantee { of: name.clone(), what, detail });
+                let detail = format!("{parent} above it is guaranteed {of_parent}, of which others have {others}");
+                return over(format!("at most {}", u64::from(of_parent).saturating_sub(others)), detail);
             }
         }
     }

@@ -15,7 +15,7 @@ use footplate_api::v1::{
 };
 use footplate_api::{Refusal, reason};
 use footplate_events::facts::{JobCancelRequested, JobHoldRequested, JobReleaseRequested, JobReprioritizeRequested};
-use footplate_scheduler_core::Refusal as No;
+use footplate_scheduler_core::{DEPTH_MAX, Refusal as No};
 use tonic::{Request, Response, Status};
 
 #[derive(Clone)]
@@ -42,8 +42,13 @@ pub(crate) fn refused(no: No) -> Refusal {
         No::NeverFits { .. } => Refusal::new(&reason::NO_NODE_FITS, told).field("resources"),
         No::OverQuota { .. } => Refusal::new(&reason::QUOTA_EXCEEDED, told).field("resources"),
         No::NotALeaf { queue, below } => Refusal::new(&reason::QUEUE_NOT_A_LEAF, told).field("queue.name").value(queue).allowed(below),
-        No::BadParent { parent, .. } => Refusal::new(&reason::QUEUE_TREE, told).field("parent").value(parent),
-        No::OverGuarantee { what, .. } => Refusal::new(&reason::QUEUE_TREE, told).field(format!("guarantee_{what}")),
+        No::BadParent { parent, .. } => {
+            let refusal = Refusal::new(&reason::QUEUE_TREE, told).field("parent").value(parent);
+            refusal.allowed(format!("none, or an open queue without jobs of its own that stands elsewhere; at most {DEPTH_MAX} deep"))
+        }
+        No::OverGuarantee { what, asked, allowed, .. } => {
+            Refusal::new(&reason::QUEUE_TREE, told).field(format!("guarantee_{what}")).value(asked).allowed(allowed)
+        }
         No::QueueInUse { queue, .. } => {
             Refusal::new(&reason::QUEUE_CLOSED, told).field("name").value(queue).next("cancel its jobs or wait for them, then close it")
         }

@@ -135,7 +135,9 @@ impl QueueService for Queues {
                 can_close(&self.shell.live.read(), &name).map_err(refused)?;
             }
             let same_tree = (&after.parent, &after.guarantee, &after.quota) == (&before.parent, &before.guarantee, &before.quota);
-            if !same_tree {
+            // While it was closed others may have taken its place.
+            let opens = before.closed && !after.closed;
+            if opens || !same_tree {
                 self.shell.caught_up().await?;
                 can_configure(&self.shell.live.read(), &name, &after).map_err(refused)?;
             }

@@ -91,6 +91,7 @@ async fn queues_stand_in_a_tree_whose_settings_hold_together() {
     let below = |slots| v1::SetQueueRequest { parent: Some("team".to_owned()), guarantee_slots: Some(slots), ..named("one") };
     let refused = set(&stage, below(5)).await.unwrap_err();
     assert_eq!((refused.reason.as_str(), refused.field.as_deref()), ("QUEUE_TREE", Some("guarantee_slots")), "{refused:?}");
+    assert_eq!((refused.value.as_deref(), refused.allowed.as_deref()), (Some("5"), Some("at most 4")), "{refused:?}");
     let written = set(&stage, below(3)).await.unwrap();
     let one = listed(&stage, written.sequence).await.into_iter().find(|queue| queue.name == "one").unwrap();
     assert_eq!((one.parent.as_str(), one.guarantee_slots, one.guarantee_gpus), ("team", 3, 0));
@@ -103,7 +104,16 @@ async fn queues_stand_in_a_tree_whose_settings_hold_together() {
     let inner = types::JobSpec { queue: "team".to_owned(), ..spec(1, 1) };
     let refused = stage.scheduler.submit(submission(inner)).await.unwrap_err();
     assert_eq!((refused.reason.as_str(), refused.allowed.as_deref()), ("QUEUE_NOT_A_LEAF", Some("one")), "{refused:?}");
-    // What jobs below hold counts above.
+    // What was closed takes its place again only where that is still free.
+    set(&stage, v1::SetQueueRequest { closed: Some(true), ..named("one") }).await.unwrap();
+    let other = v1::SetQueueRequest { parent: Some("team".to_owned()), guarantee_slots: Some(4), ..named("two") };
+    let written = set(&stage, other.clone()).await.unwrap();
+    stage.scheduler.handle.live().at_least(written.sequence, SOON).await.unwrap();
+    let refused = set(&stage, v1::SetQueueRequest { closed: Some(false), ..named("one") }).await.unwrap_err();
+    assert_eq!((refused.reason.as_str(), refused.allowed.as_deref()), ("QUEUE_TREE", Some("at most 0")), "{refused:?}");
+    set(&stage, v1::SetQueueRequest { closed: Some(true), ..named("two") }).await.unwrap();
+    let opened = set(&stage, v1::SetQueueRequest { closed: Some(false), ..named("one") }).await.unwrap();
+    stage.scheduler.handle.live().at_least(opened.sequence, SOON).await.unwrap();
     let run = stage.scheduler.submitted(types::JobSpec { queue: "one".to_owned(), ..spec(1, 1) }).await;
     stage.scheduler.cancel(&run, "").await.unwrap();
     let free = set(&stage, v1::SetQueueRequest { parent: Some(String::new()), guarantee_slots: Some(0), ..named("one") }).await.unwrap();
