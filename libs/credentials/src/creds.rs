@@ -5,7 +5,7 @@ use crate::key::Key;
 use serde_json::Value;
 use std::fmt;
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 /// A user: what was said of it, and its secret. Printing it shows the public half alone.
@@ -86,11 +86,17 @@ pub fn user_of(creds_text: &str) -> Result<KnownUser, JwtError> {
 /// # Errors
 /// When it cannot be written.
 pub fn write_secret(path: &Path, text: &str) -> io::Result<()> {
+    write_durably(path, text, 0o600)
+}
+
+/// Writes a file of that mode, whatever the process masks; durable, and whole or not at all.
+pub(crate) fn write_durably(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let unique: [u8; 8] = footplate_clock::entropy();
     let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no file is named"))?;
     let staged = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), data_encoding::HEXLOWER.encode(&unique)));
     let write = || {
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&staged)?;
+        file.set_permissions(std::fs::Permissions::from_mode(mode))?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         std::fs::rename(&staged, path)?;
@@ -109,7 +115,6 @@ pub(crate) fn sync_folder(folder: Option<&Path>) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::key::KeyKind;
-    use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
     fn where_answers_may_go_stands_in_the_file() {

@@ -1,6 +1,6 @@
 //! The operator's folder: a seed a file, made whole or not at all, and the list of who is revoked.
 
-use crate::creds::{sync_folder, write_secret};
+use crate::creds::{sync_folder, write_durably, write_secret};
 use crate::key::{Key, KeyError, KeyKind};
 use std::collections::BTreeMap;
 use std::fs;
@@ -171,7 +171,8 @@ impl Folder {
         *newest = at.max(*newest);
         let lines = revoked.iter().flat_map(|(account, users)| users.iter().map(move |(user, at)| format!("{account} {user} {at}\n")));
         let path = self.path.join(REVOKED);
-        write_secret(&path, &lines.collect::<String>()).map_err(io_error(&path, "cannot be written"))
+        // No secret: whoever signs, the registry in its container as well as an operator beside it, has to read it, whoever wrote it last.
+        write_durably(&path, &lines.collect::<String>(), 0o644).map_err(io_error(&path, "cannot be written"))
     }
 }
 
@@ -225,6 +226,8 @@ mod tests {
         let user = Key::from_entropy(KeyKind::User, [4; 32]);
         for at in [5, 9, 7] {
             folder.revoke(account.public(), user.public(), at).unwrap();
+            let mode = fs::metadata(home.path().join(REVOKED)).unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode, 0o644, "whoever signs has to read it, whoever wrote it");
         }
         assert_eq!(folder.revoked().unwrap()[account.public()][user.public()], 9);
         fs::write(home.path().join(REVOKED), "nobody nothing 7\n").unwrap();
