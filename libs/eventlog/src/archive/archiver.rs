@@ -246,22 +246,35 @@ impl Archiver {
         for entry in known.entries.iter() {
             let held = self.held(entry).await?;
             let segment = self.archive.segment(&known, entry.head.number).await?;
-            let is_named = |stored: &Stored| known.gone.place(&stored.subject).is_some_and(|place| stored.sequence <= place.through);
+            // Of what has left as a whole every event is named; of what a hand removed, some.
+            let is_named = |stored: &Stored| {
+                known.gone.place(&stored.subject).is_some_and(|place| place.lacking.is_none() && stored.sequence <= place.through)
+            };
             for stored in segment.messages(1).filter(|stored| !held.contains(&stored.sequence) && !is_named(stored)) {
                 let subject = stored.subject.clone();
                 // Where the aggregate began is not looked for: who reads it passes over the segments before.
-                let new = Leaving { subject: stored.subject, through: 0, events: 0, first_segment: 1, last_segment: 0 };
+                let new = Leaving { subject: stored.subject, through: 0, events: 0, first_segment: 1, last_segment: 0, lacking: true };
                 let leaving = lacking.entry(subject).or_insert(new);
                 (leaving.through, leaving.last_segment) = (stored.sequence, entry.head.number);
                 leaving.events += 1;
             }
         }
         self.looked_for = unnamed;
-        let lacking: Vec<Leaving> = lacking.into_values().collect();
+        let unnamed = lacking.into_values().filter_map(|leaving| {
+            let named = known.gone.place(&leaving.subject).and_then(|place| place.lacking).unwrap_or(0);
+            let events = leaving.events.saturating_sub(named);
+            (events > 0).then_some(Leaving { events, ..leaving })
+        });
+        let unnamed: Vec<Leaving> = unnamed.collect();
         let mut known = known;
-        for part in lacking.chunks(LIST_MAX) {
+        for part in unnamed.chunks(LIST_MAX) {
             tracing::warn!(aggregates = part.len(), "events were removed from the broker by hand; they are read from the archive");
+            let lists = known.lists;
             known = self.write_list(&known, part).await?;
+            if self.looked_for == 0 || known.lists != lists + 1 {
+                // Another archiver names them: what it has named is looked up before anything is named beside it.
+                break;
+            }
         }
         Ok(known)
     }
@@ -323,7 +336,7 @@ impl Archiver {
         let mut waited = false;
         list.sort_by_key(|leaving| leaving.through);
         let mut events = 0;
-        for leaving in &list {
+        for leaving in list.iter().filter(|leaving| !leaving.lacking) {
             let left = broker.read(StreamName::Ledger, &leaving.subject, 1, 1).await?;
             if left.messages.first().is_none_or(|stored| stored.sequence > leaving.through) {
                 continue;
@@ -422,7 +435,8 @@ impl Archiver {
         }
         let Some((through, _)) = events.last().copied() else { return Ok(InBroker::Nothing) };
         let last_segment = known.entry_at(through).map_or(first_segment, |entry| entry.head.number);
-        let leaving = Leaving { subject: subject.to_owned(), through, events: events.len() as u64, first_segment, last_segment };
+        let events_leaving = events.len() as u64;
+        let leaving = Leaving { subject: subject.to_owned(), through, events: events_leaving, first_segment, last_segment, lacking: false };
         Ok(InBroker::Whole(Held { leaving, events }))
     }
 

@@ -124,7 +124,7 @@ impl Known {
         }
         // Nobody has said what is lacking: it may be of any aggregate.
         let last = self.entries.last()?;
-        Some(Place { through: last.head.last, first_segment: 1, last_segment: last.head.number })
+        Some(Place { through: last.head.last, first_segment: 1, last_segment: last.head.number, lacking: None })
     }
 
     /// How many events the broker lacks for reasons that are known.

@@ -24,6 +24,14 @@ pub(super) struct Leaving {
     pub(super) first_segment: u32,
     /// The last one.
     pub(super) last_segment: u32,
+    /// Whether only these events are lacking, which a hand removed, and the others up to `through` stay in the broker.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) lacking: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -65,6 +73,8 @@ pub(super) struct Place {
     pub(super) through: u64,
     pub(super) first_segment: u32,
     pub(super) last_segment: u32,
+    /// How many of its events are named, where others up to `through` still stand in the broker.
+    pub(super) lacking: Option<u64>,
 }
 
 /// All that has left, by the first bytes of each subject's digest: a fraction of what the broker kept of it. Two subjects of one digest cost a look
@@ -79,11 +89,17 @@ pub(super) struct Gone {
 impl Gone {
     pub(super) fn add(&mut self, list: &[Leaving]) {
         for leaving in list {
-            let new = Place { through: leaving.through, first_segment: leaving.first_segment, last_segment: leaving.last_segment };
+            let new = Place {
+                through: leaving.through,
+                first_segment: leaving.first_segment,
+                last_segment: leaving.last_segment,
+                lacking: Some(0),
+            };
             let place = self.places.entry(key(&leaving.subject)).or_insert(new);
             place.through = place.through.max(new.through);
             place.first_segment = place.first_segment.min(new.first_segment);
             place.last_segment = place.last_segment.max(new.last_segment);
+            place.lacking = place.lacking.filter(|_| leaving.lacking).map(|known| known + leaving.events);
             self.events += leaving.events;
             self.horizon = self.horizon.max(leaving.through);
         }

@@ -531,6 +531,27 @@ async fn what_a_hand_removed_is_named_once_and_only_its_own_aggregate_is_looked_
     // Again there is nothing to name.
     world.archiver(&archive, None).step().await.unwrap();
     assert_eq!(archive.known().lists, 1);
+    // Of a run that goes on, what a hand left in the broker stays there when ended runs leave; and one more that is removed is named too.
+    let living = on(&world.before, &format!("fp.ledger.p.job.{}", run_id(RUNS - 4))).to_vec();
+    world.put(&format!("fp.ledger.p.run.{}", run_id(RUNS - 4)), "footplate.run.noted.v1").await;
+    for _ in 0..40 {
+        world.put("fp.ledger._.node.n1", "footplate.node.cordoned.v1").await;
+    }
+    world.broker.remove(StreamName::Ledger, living[2].sequence);
+    let archive = world.archive();
+    let mut keeping = world.archiver(&archive, Some(Duration::from_secs(3_600)));
+    for _ in 0..3 {
+        keeping.step().await.unwrap();
+    }
+    let held = on(&all(world.broker.as_ref(), ">").await, &living[0].subject);
+    assert_eq!(held.len(), living.len() - 1, "nothing young leaves because something of it was lost");
+    world.broker.remove(StreamName::Ledger, living[0].sequence);
+    let archive = world.archive();
+    let mut naming = world.archiver(&archive, None);
+    naming.step().await.unwrap();
+    naming.step().await.unwrap();
+    assert!(!archive.known().unlisted);
+    assert_eq!(all(&Archived::new(archive), &living[0].subject).await, living);
 }
 
 #[tokio::test]
