@@ -5,6 +5,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod backfill;
+pub mod cycle;
 pub mod jct;
 pub mod pack;
 pub mod report;

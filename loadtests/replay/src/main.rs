@@ -2,7 +2,7 @@
 //! something that must hold does not, and when the trace is not there.
 
 use clap::{Parser, Subcommand};
-use footplate_replay::{backfill, jct, pack, report::Report};
+use footplate_replay::{backfill, cycle, jct, pack, report::Report};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -20,6 +20,8 @@ struct Args {
 enum Program {
     /// Orders and backfill on the Lublin workloads, beside RLScheduler's table
     Backfill(backfill::Options),
+    /// What the scheduler's decisions cost: nodes by the thousand, all in use, and a hundred thousand jobs that wait
+    Cycle(cycle::Options),
     /// Completion times on the Philly trace under policies side by side
     Jct(jct::Options),
     /// Packing on the openb traces of Alibaba, beside the published table of FGD (USENIX ATC 2023)
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let report = match &args.program {
         Program::Backfill(options) => backfill::run(options),
+        Program::Cycle(options) => cycle::run(options),
         Program::Jct(options) => jct::run(options),
         Program::Pack(options) => pack::run(options),
     };

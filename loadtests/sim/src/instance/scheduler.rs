@@ -7,7 +7,7 @@ use crate::settings::{PATIENCE_MS, READY_WITHIN_MS};
 use footplate_es::{Evolve, Project};
 use footplate_events::Recorded;
 use footplate_events::messages::Assignment;
-use footplate_scheduler_core::{Facts, Policy, Settled, State, Timeline, assignment, assignments, decide};
+use footplate_scheduler_core::{Facts, Memory, Policy, State, Timeline, assignment, assignments, decide};
 use footplate_types::{Millis, NodeName};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -21,7 +21,7 @@ pub(super) struct Scheduling {
     planted: Option<Planted>,
     policy: Policy,
     timeline: Option<Timeline>,
-    settled: Option<Settled>,
+    memory: Memory,
     /// What stands in the stream for each node, as far as this leader knows: (sequence, as_of).
     standing: BTreeMap<NodeName, (u64, u64)>,
     compare_at: Option<u64>,
@@ -37,7 +37,7 @@ impl Scheduling {
             planted,
             policy,
             timeline: None,
-            settled: None,
+            memory: Memory::default(),
             standing: BTreeMap::new(),
             compare_at: None,
             acted_at: 0,
@@ -84,7 +84,7 @@ impl Mind for Scheduling {
 
     fn term_began(&mut self, _look: &Look) {
         self.timeline = None;
-        self.settled = None;
+        self.memory = Memory::default();
         self.compare_at = None;
         self.standing.clear();
     }
@@ -94,15 +94,13 @@ impl Mind for Scheduling {
         let begin = || self.state.term().map_or_else(Timeline::default, |term| Timeline::begin(term, elapsed));
         let timeline = self.timeline.get_or_insert_with(begin);
         timeline.observe(look.view, elapsed);
-        let facts =
-            Facts { view: look.view, now: look.now, elapsed, seed: look.view, policy: &self.policy, timeline, settled: self.settled };
-        let mut ruling = decide(&self.state, &facts);
-        // What the last look of the term found out saves work and must change nothing; once another leads, its words are not our own.
+        let facts = Facts { view: look.view, now: look.now, elapsed, seed: look.view, policy: &self.policy, timeline };
+        let mut ruling = decide(&self.state, &facts, &mut self.memory);
+        // What is kept of the looks of the term saves work and must change nothing; once another leads, its words are not our own.
         let leads = self.state.term().is_some_and(|term| term.sequence == look.term);
-        let anew = facts.settled.filter(|_| leads).map(|_| decide(&self.state, &Facts { settled: None, ..facts.clone() }));
+        let anew = leads.then(|| decide(&self.state, &facts, &mut Memory::default()));
         let differs = anew.filter(|anew| anew.decisions != ruling.decisions);
-        let odd = differs.map(|anew| format!("looked at anew: {:?}; with what was settled: {:?}", anew.decisions, ruling.decisions));
-        self.settled = ruling.settled;
+        let odd = differs.map(|anew| format!("looked at anew: {:?}; with what was kept: {:?}", anew.decisions, ruling.decisions));
         bend(self.planted, &self.state, &mut ruling.decisions);
         Verdict { decisions: ruling.decisions, wake_in: ruling.wake_in.map(|wait| wait.0), odd }
     }

@@ -6,16 +6,21 @@
 //! clients' requests are answered, then living attempts are watched (loss, drain, failure, limits, launch), then pending jobs are placed.
 
 mod board;
+mod ground;
+mod line;
 mod pass;
 mod place;
 mod preempt;
 mod requests;
+mod room;
 mod shares;
 mod verdict;
 mod waiting;
 mod watch;
 
-pub(crate) use board::{Board, When};
+pub(crate) use board::{Board, Shape, When};
+pub use ground::Memory;
+pub(crate) use ground::Ground;
 pub(crate) use shares::Shares;
 pub(crate) use waiting::{Lack, closed_and_free, lack, never, too_few_open};
 
@@ -32,30 +37,34 @@ pub struct Ruling {
     pub decisions: Vec<Decision>,
     /// When to look again though nothing changes: the next limit that runs out.
     pub wake_in: Option<Millis>,
-    /// What the next look of the term may be told.
-    pub settled: Option<Settled>,
 }
 
-/// Decides. Call again once the decisions are folded, until there are none.
-pub fn decide(state: &State, facts: &Facts<'_>) -> Ruling {
+/// Decides. Call again once the decisions are folded, until there are none. `memory` saves work and changes nothing: an empty one will do, and the one of
+/// the last look of the same term on the same ledger is quicker.
+pub fn decide(state: &State, facts: &Facts<'_>, memory: &mut Memory) -> Ruling {
     let mut pass = Pass::new(state, facts);
+    let nodes = memory.ground.refresh(state);
     verdict::close_released(&mut pass);
     requests::answer(&mut pass);
-    watch::watch(&mut pass);
-    look_at_pending(&mut pass);
-    pass.ruling()
+    watch::watch(&mut pass, &memory.ground, &nodes);
+    look_at_pending(&mut pass, memory);
+    let (ruling, settled) = pass.ruling();
+    memory.settled = settled;
+    ruling
 }
 
 /// Looks at every pending job, unless the last look has shown that nothing can be placed and that still holds.
-fn look_at_pending(pass: &mut Pass<'_>) {
+fn look_at_pending(pass: &mut Pass<'_>, memory: &mut Memory) {
     let (revision, now) = (pass.state.revision(), pass.facts.elapsed);
     let holds = |settled: &Settled| settled.revision == revision && settled.until.is_none_or(|until| now < until);
-    if let Some(settled) = pass.facts.settled.filter(|settled| pass.is_empty() && holds(settled)) {
+    if let Some(settled) = memory.settled.filter(|settled| pass.is_empty() && holds(settled)) {
         return pass.settle(settled);
     }
     let before = pass.take_wake();
     place::expire(pass);
-    place::place(pass);
+    if !pass.is_full() && !pass.state.index().pending.is_empty() {
+        memory.ground = place::place(pass, std::mem::take(&mut memory.ground));
+    }
     let until = pass.take_wake();
     if pass.is_empty() {
         pass.settle(Settled { revision, until: until.map(|left| Millis(now.0.saturating_add(left))) });

@@ -1,6 +1,6 @@
 //! Why a job waits, told afresh: the recorded reason says only its kind for certain; the numbers are of this moment.
 
-use crate::decide::{Board, Lack, Shares, When, closed_and_free, lack, too_few_open};
+use crate::decide::{Board, Ground, Lack, Shape, Shares, When, closed_and_free, lack, too_few_open};
 use crate::state::{Job, Node, Stage, State};
 use footplate_events::facts::{JobSpec, WaitReason};
 use footplate_types::{NodeName, RunId};
@@ -22,10 +22,9 @@ pub struct Explanation {
 pub fn explain(state: &State, run: &RunId) -> Option<Explanation> {
     let job = state.jobs().get(run)?;
     let Stage::Pending { reason, .. } = &job.stage else { return None };
-    let in_queue = || state.pending().iter().filter(|key| key.queue == job.spec.queue);
-    let own = (std::cmp::Reverse(job.priority), job.submitted.sequence);
-    let position = in_queue().filter(|key| (key.priority, key.submitted) < own).count() as u64 + 1;
-    let pending = in_queue().count() as u64;
+    let waits = |other: &&Job| other.spec.queue == job.spec.queue && other.attempt().is_none();
+    let position = state.jobs().values().filter(waits).filter(|other| other.turn() < job.turn()).count() as u64 + 1;
+    let pending = state.index().pending.get(&job.spec.queue).copied().unwrap_or(0);
     let reason = fresh(state, job, reason.as_ref());
     let change = reason.as_ref().map_or_else(|| "nothing: it is placed at the next look".to_owned(), |reason| change(state, job, reason));
     Some(Explanation { reason, position, pending, change })
@@ -36,18 +35,19 @@ pub fn outlook(state: &State, spec: &JobSpec) -> Option<WaitReason> {
     if state.is_shut(&spec.queue) {
         return Some(WaitReason::QueueHeld);
     }
-    let board = Board::new(state, |_| None);
+    let mut board = Board::new(state, Ground::default());
     if let Some(detail) = Shares::new(state, &board).lacks(spec, false) {
         return Some(WaitReason::Quota { detail });
     }
-    if board.seat(&board.eligible(spec), spec, &[], When::Now).is_some() {
+    let shape = Shape::of_spec(spec);
+    if board.seat(shape, When::Now).is_some() {
         return None;
     }
-    Some(told(state, &board, spec))
+    Some(told(state, &mut board, shape))
 }
 
-fn told(state: &State, board: &Board<'_>, spec: &JobSpec) -> WaitReason {
-    match lack(state, board, spec) {
+fn told(state: &State, board: &mut Board<'_>, shape: Shape<'_>) -> WaitReason {
+    match lack(state, board, shape) {
         Lack::Never(detail) => WaitReason::NoSuchNode { detail },
         Lack::Now(detail) => WaitReason::Resources { detail },
     }
@@ -61,15 +61,14 @@ fn fresh(state: &State, job: &Job, recorded: Option<&WaitReason>) -> Option<Wait
     if state.is_shut(&job.spec.queue) {
         return Some(WaitReason::QueueHeld);
     }
-    let leaving = |run: &RunId| state.jobs().get(run)?.attempt()?.stop.as_ref().map(|_| false);
-    let board = Board::new(state, leaving);
+    let mut board = Board::new(state, Ground::default());
     if let Some(detail) = Shares::new(state, &board).lacks(&job.spec, false) {
         return Some(WaitReason::Quota { detail });
     }
     match recorded {
         None | Some(WaitReason::Backoff | WaitReason::Preempting) => recorded.cloned(),
         Some(WaitReason::Held | WaitReason::QueueHeld | WaitReason::Quota { .. }) => None,
-        Some(WaitReason::Resources { .. } | WaitReason::NoSuchNode { .. }) => Some(told(state, &board, &job.spec)),
+        Some(WaitReason::Resources { .. } | WaitReason::NoSuchNode { .. }) => Some(told(state, &mut board, Shape::of(job))),
     }
 }
 
@@ -89,10 +88,9 @@ fn opened_by((name, node): (&NodeName, &Node)) -> String {
 
 /// What would free what the job asks for.
 fn room_comes(state: &State, job: &Job) -> String {
-    let board = Board::new(state, |_| None);
     let closed: Vec<String> = closed_and_free(state, &job.spec).into_iter().take(NODES_NAMED).map(opened_by).collect();
     let opened = closed.join(", or ");
-    if too_few_open(&board, &job.spec) && !opened.is_empty() {
+    if too_few_open(&mut Board::new(state, Ground::default()), Shape::of(job)) && !opened.is_empty() {
         return format!("a closed node has to be opened: {opened}; or a node has to join");
     }
     let preempting = if job.spec.preemptible { "" } else { "; a larger priority may also preempt what is preemptible" };

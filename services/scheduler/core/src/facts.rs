@@ -54,18 +54,16 @@ pub struct Facts<'a> {
     pub policy: &'a Policy,
     /// When the leader saw what.
     pub timeline: &'a Timeline,
-    /// What the last look of this term found out about the pending jobs; `None` looks at all of them anew.
-    pub settled: Option<Settled>,
 }
 
 /// That nothing can be placed: true until an event comes that changes what may be placed, or until a limit runs out. It saves the look at
 /// every pending job for the many events that change nothing for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settled {
+pub(crate) struct Settled {
     /// The last event that changed what may be placed.
-    pub revision: u64,
+    pub(crate) revision: u64,
     /// When the first limit of a pending job runs out, on the leader's clock.
-    pub until: Option<Millis>,
+    pub(crate) until: Option<Millis>,
 }
 
 impl Facts<'_> {

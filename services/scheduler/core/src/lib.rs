@@ -21,9 +21,9 @@ mod state;
 
 pub use admit::{Refusal, admit, can_close, can_configure};
 pub use assign::{assignment, assignments};
-pub use decide::{Ruling, decide};
+pub use decide::{Memory, Ruling, decide};
 pub use explain::{Explanation, explain, outlook};
-pub use facts::{Facts, Policy, Settled, Timeline};
+pub use facts::{Facts, Policy, Timeline};
 pub use state::{
     Answer, Ask, Attempt, Budget, Chain, Checkpoint, Claim, ClaimKey, Claimed, DEPTH_MAX, EndedJob, Ending, Holding, How, Job, Launch,
     Mark, Member, MemberStage, Node, PastAttempt, Queue, Request, Stage, Stamp, State, Stop, Wanted,

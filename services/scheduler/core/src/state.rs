@@ -3,13 +3,17 @@
 mod attempt;
 mod fingerprint;
 mod fold;
+mod index;
 mod job;
+mod kept;
 mod node;
 mod queue;
 mod tree;
 
 pub(crate) use attempt::Verdict;
 pub use attempt::{Attempt, Checkpoint, Ending, How, Launch, Member, MemberStage, Stop};
+pub(crate) use index::{Group, GroupKey, Stoppable, Turn};
+pub(crate) use job::Wait;
 pub use job::{Answer, Ask, Budget, Chain, EndedJob, Job, PastAttempt, Request, Stage};
 pub use node::{Claim, ClaimKey, Claimed, Mark, Node};
 pub use queue::{Holding, Queue};
@@ -19,8 +23,8 @@ pub(crate) use tree::{lack as quota_lack, told};
 use footplate_es::Cause;
 use footplate_events::facts::JobSpec;
 use footplate_types::{EventId, NodeName, ProjectName, QueueName, RunId, Timestamp};
+use index::{Filing, Index};
 use serde::{Deserialize, Serialize};
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -33,15 +37,6 @@ pub struct Stamp {
     pub at: Timestamp,
     /// The event's id.
     pub id: EventId,
-}
-
-/// The place of a pending job: by priority, then by queue, then by the order of submission.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct PendingKey {
-    pub(crate) priority: Reverse<i32>,
-    pub(crate) queue: QueueName,
-    pub(crate) submitted: u64,
-    pub(crate) run: RunId,
 }
 
 /// A trial of a sweep that wants its job.
@@ -59,6 +54,7 @@ pub struct Wanted {
 
 /// Everything that the scheduler's decisions rest upon.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(from = "kept::Kept")]
 pub struct State {
     /// The last sequence that was folded.
     position: u64,
@@ -72,12 +68,11 @@ pub struct State {
     nodes: BTreeMap<NodeName, Node>,
     /// Trials whose job is not submitted yet.
     wanted: BTreeMap<RunId, Wanted>,
-    /// Jobs without an attempt that lives.
-    pending: BTreeSet<PendingKey>,
-    /// Jobs with an attempt.
-    active: BTreeSet<RunId>,
     /// Jobs, living or ended, with requests that have no answer.
     asking: BTreeSet<RunId>,
+    /// Follows from the jobs.
+    #[serde(skip)]
+    index: Index,
 }
 
 impl State {
@@ -131,12 +126,32 @@ impl State {
         self.revision
     }
 
-    pub(crate) fn pending(&self) -> &BTreeSet<PendingKey> {
-        &self.pending
+    pub(crate) fn index(&self) -> &Index {
+        &self.index
     }
 
     pub(crate) fn active(&self) -> impl Iterator<Item = (&Job, &Attempt)> {
-        self.active.iter().filter_map(|run| self.jobs.get(run)).filter_map(|job| Some((job, job.attempt()?)))
+        self.jobs.values().filter_map(|job| Some((job, job.attempt()?)))
+    }
+
+    /// Active jobs of which something may have to be said, whatever the clock and their nodes say.
+    pub(crate) fn stirring(&self) -> impl Iterator<Item = &Job> {
+        self.index.stirring.iter().filter_map(|run| self.jobs.get(run))
+    }
+
+    /// The pending jobs that stand or fall with this one.
+    pub(crate) fn group_of(&self, job: &Job) -> Option<&Group> {
+        let key = GroupKey { class: job.class, preemptible: job.spec.preemptible };
+        self.index.waiting.get(&job.spec.queue)?.get(&key)
+    }
+
+    /// Brings the index up to date with the jobs.
+    fn refile(&mut self, before: Option<Filing>, after: Option<Filing>) {
+        if before.as_ref().zip(after.as_ref()).is_some_and(|(before, after)| before.is_like(after)) {
+            return;
+        }
+        before.iter().for_each(|filing| self.index.unfile(filing));
+        after.iter().for_each(|filing| self.index.file(filing));
     }
 
     pub(crate) fn asking(&self) -> &BTreeSet<RunId> {
@@ -147,7 +162,20 @@ impl State {
     /// exactly its claim, the queues' holdings are the sum of the claims. Told as the first fault, in words.
     pub fn check(&self) -> Result<(), String> {
         self.check_claims()?;
-        self.check_holdings()
+        self.check_holdings()?;
+        self.check_index()
+    }
+
+    /// Checks that the index is what it would be, built anew.
+    fn check_index(&self) -> Result<(), String> {
+        let anew = Self::indexed(&self.jobs);
+        if anew == self.index { Ok(()) } else { Err(format!("the index is {:?}, its jobs are {anew:?}", self.index)) }
+    }
+
+    fn indexed(jobs: &BTreeMap<RunId, Job>) -> Index {
+        let mut index = Index::default();
+        jobs.values().for_each(|job| index.file(&Filing::of(job)));
+        index
     }
 
     fn check_claims(&self) -> Result<(), String> {

@@ -5,7 +5,7 @@ use crate::measures::Measures;
 use crate::trials::Trials;
 use footplate_es::Decision;
 use footplate_eventlog::{Broker, Decider, Live, Look, Verdict};
-use footplate_scheduler_core::{Facts, Policy, Settled, State, Timeline, decide};
+use footplate_scheduler_core::{Facts, Memory, Policy, State, Timeline, decide};
 use footplate_service::continue_trace;
 use footplate_types::Millis;
 use futures::future::BoxFuture;
@@ -19,8 +19,8 @@ pub(crate) struct Lead {
     policy: Policy,
     /// Absent until the first look of the term.
     timeline: Option<Timeline>,
-    /// What the last look of the term found out.
-    settled: Option<Settled>,
+    /// What is kept from look to look of the term.
+    memory: Memory,
     desk: Desk,
     trials: Trials,
     /// When to compare all assignments again, in time of the looks; at once while absent.
@@ -33,7 +33,7 @@ impl Lead {
     pub(crate) fn new(broker: Arc<dyn Broker>, policy: Policy, trials: Trials, measures: Measures) -> Self {
         let connections = broker.connections();
         let desk = Desk::new(broker, measures.clone());
-        Self { policy, timeline: None, settled: None, desk, trials, compare_at: None, connections, measures }
+        Self { policy, timeline: None, memory: Memory::default(), desk, trials, compare_at: None, connections, measures }
     }
 }
 
@@ -56,7 +56,7 @@ impl Decider for Lead {
 
     fn term_began(&mut self, _look: &Look) {
         self.timeline = None;
-        self.settled = None;
+        self.memory = Memory::default();
         self.compare_at = None;
         self.desk.forget();
     }
@@ -67,11 +67,9 @@ impl Decider for Lead {
             self.timeline.get_or_insert_with(|| state.term().map_or_else(Timeline::default, |term| Timeline::begin(term, elapsed)));
         timeline.observe(look.view, elapsed);
         let began = Instant::now();
-        let facts =
-            Facts { view: look.view, now: look.now, elapsed, seed: look.view, policy: &self.policy, timeline, settled: self.settled };
-        let ruling = decide(state, &facts);
+        let facts = Facts { view: look.view, now: look.now, elapsed, seed: look.view, policy: &self.policy, timeline };
+        let ruling = decide(state, &facts, &mut self.memory);
         self.measures.looked(began.elapsed(), &ruling.decisions);
-        self.settled = ruling.settled;
         ruling.decisions.iter().for_each(|decision| tell(decision, look));
         Verdict { decisions: ruling.decisions, wake_in: ruling.wake_in.map(Millis::duration) }
     }

@@ -1,279 +1,11 @@
-//! The board: what is free on every open node now, and what is coming free because it is being stopped.
-//!
-//! Units are named (this GPU, that slot), so a fit is always a fit on real devices, never a sum. A node that shrank below what is claimed
-//! on it owes slots: they are subtracted from what looks free.
+//! The board of one look: the nodes as they are, and what the look has given away of them already.
 
-use crate::state::{Claim, Holding, Node, State};
-use footplate_events::facts::{JobSpec, PerNode};
-use footplate_types::{ByteSize, Gpu, NodeName, NodeShape, RunId, SlotIndex};
+use super::ground::{Fit, Ground, Nodes, Plot, Score, quality, score};
+use super::room::Room;
+use crate::state::{Claim, Node, State};
+use footplate_events::facts::JobSpec;
+use footplate_types::{Digest, NodeName};
 use std::collections::BTreeMap;
-use std::fmt;
-
-/// What a node's shape lacks for a job, whoever uses it now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Shortage<'a> {
-    Excluded,
-    NotNamed,
-    Pool(&'a str),
-    Gpus { asked: u32, there: u32, of_kind: bool },
-    Slots { asked: u32, there: u32 },
-    Cpus { asked: u32, there: u32 },
-    Memory { asked: u64, there: u64 },
-    Disk { asked: u64, there: u64 },
-}
-
-impl Shortage<'_> {
-    /// For the choice of the nearest node: how far along the list of demands it came, and how much of the failing one it has.
-    pub(crate) fn nearness(&self) -> (u8, u64) {
-        match self {
-            Self::Excluded => (0, 0),
-            Self::NotNamed => (1, 0),
-            Self::Pool(_) => (2, 0),
-            Self::Gpus { there, .. } | Self::Slots { there, .. } => (3, (*there).into()),
-            Self::Cpus { there, .. } => (4, (*there).into()),
-            Self::Memory { there, .. } => (5, *there),
-            Self::Disk { there, .. } => (6, *there),
-        }
-    }
-}
-
-impl fmt::Display for Shortage<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = |count: u32, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-        match self {
-            Self::Excluded => f.write_str("is excluded by placement.exclude"),
-            Self::NotNamed => f.write_str("is not among placement.nodes"),
-            Self::Pool(pool) => write!(f, "is not in pool {pool}"),
-            Self::Gpus { asked, there, of_kind } => {
-                let kind = if *of_kind { " of the asked kind" } else { "" };
-                write!(f, "has {}{kind}, {asked} asked of each node", units(*there, "gpu"))
-            }
-            Self::Slots { asked, there } => write!(f, "has {}, {asked} asked of each node", units(*there, "slot")),
-            Self::Cpus { asked, there } => write!(f, "has {}, {asked} asked of each node", units(*there, "cpu")),
-            Self::Memory { asked, there } => write!(f, "has {} of memory, {} asked of each node", ByteSize(*there), ByteSize(*asked)),
-            Self::Disk { asked, there } => write!(f, "has {} of free disk, {} asked of each node", ByteSize(*there), ByteSize(*asked)),
-        }
-    }
-}
-
-fn matches(gpu: &Gpu, ask: &PerNode) -> bool {
-    gpu.memory_bytes >= ask.gpu_memory_bytes && (ask.gpu_models.is_empty() || ask.gpu_models.contains(&gpu.model))
-}
-
-/// What the node lacks for the job, even when it is empty; `None` when it could take a member.
-pub(crate) fn shape_lacks<'a>(name: &NodeName, shape: &NodeShape, spec: &'a JobSpec) -> Option<Shortage<'a>> {
-    let (ask, place) = (&spec.resources.per_node, &spec.placement);
-    if place.exclude.contains(name) {
-        return Some(Shortage::Excluded);
-    }
-    if !place.nodes.is_empty() && !place.nodes.contains(name) {
-        return Some(Shortage::NotNamed);
-    }
-    if let Some(pool) = place.pool.as_deref().filter(|pool| shape.pool.as_deref() != Some(pool)) {
-        return Some(Shortage::Pool(pool));
-    }
-    let gpus = shape.gpus.iter().filter(|gpu| matches(gpu, ask)).count() as u32;
-    let of_kind = !ask.gpu_models.is_empty() || ask.gpu_memory_bytes > 0;
-    let lacks = |asked: u64, there: u64| asked > there;
-    if lacks(ask.gpus.into(), gpus.into()) {
-        Some(Shortage::Gpus { asked: ask.gpus, there: gpus, of_kind })
-    } else if lacks(ask.slots.into(), shape.slots.into()) {
-        Some(Shortage::Slots { asked: ask.slots, there: shape.slots })
-    } else if lacks(ask.cpus.into(), shape.cpus.into()) {
-        Some(Shortage::Cpus { asked: ask.cpus, there: shape.cpus })
-    } else if lacks(ask.memory_bytes, shape.memory_bytes) {
-        Some(Shortage::Memory { asked: ask.memory_bytes, there: shape.memory_bytes })
-    } else if lacks(ask.disk_bytes, shape.disk_bytes) {
-        Some(Shortage::Disk { asked: ask.disk_bytes, there: shape.disk_bytes })
-    } else {
-        None
-    }
-}
-
-/// Whether the node could take a member of the job if it were empty.
-pub(crate) fn suits(name: &NodeName, node: &Node, spec: &JobSpec) -> bool {
-    shape_lacks(name, &node.shape, spec).is_none()
-}
-
-/// A small set of indices.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Bits(Vec<u64>);
-
-impl Bits {
-    fn full(count: usize) -> Self {
-        let mut bits = Self(vec![0; count.div_ceil(64)]);
-        (0..count).for_each(|at| bits.set(at, true));
-        bits
-    }
-
-    /// Sets or clears; indices outside are left alone.
-    fn set(&mut self, at: usize, on: bool) {
-        if let Some(word) = self.0.get_mut(at / 64) {
-            let bit = 1u64 << (at % 64);
-            *word = if on { *word | bit } else { *word & !bit };
-        }
-    }
-
-    fn count(&self) -> u32 {
-        self.0.iter().map(|word| word.count_ones()).sum()
-    }
-
-    fn keep(&mut self, other: &Self) {
-        for (word, other) in self.0.iter_mut().zip(&other.0) {
-            *word &= other;
-        }
-    }
-
-    fn ones(&self) -> impl Iterator<Item = usize> + '_ {
-        self.0.iter().enumerate().flat_map(|(at, word)| {
-            let mut left = *word;
-            std::iter::from_fn(move || {
-                let bit = left.trailing_zeros() as usize;
-                left &= left.wrapping_sub(1);
-                (bit < 64).then_some(at * 64 + bit)
-            })
-        })
-    }
-}
-
-/// What is to be had on one node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Room {
-    gpus: Bits,
-    slots: Bits,
-    /// Claimed slots that the shape does not have (any more).
-    owed: u32,
-    cpus: i64,
-    memory: i64,
-}
-
-impl Room {
-    pub(crate) fn empty_node(node: &Node) -> Self {
-        let mut gpus = Bits::full(node.shape.gpus.len());
-        for (at, gpu) in node.shape.gpus.iter().enumerate() {
-            gpus.set(at, !node.unhealthy_gpus.contains_key(&gpu.uuid));
-        }
-        Self {
-            gpus,
-            slots: Bits::full(node.shape.slots as usize),
-            owed: 0,
-            cpus: node.shape.cpus.into(),
-            memory: i64::try_from(node.shape.memory_bytes).unwrap_or(i64::MAX),
-        }
-    }
-
-    fn shift(&mut self, node: &Node, claim: &Claim, free: bool) {
-        for uuid in &claim.gpus {
-            let usable = !free || !node.unhealthy_gpus.contains_key(uuid);
-            if let Some(at) = node.shape.gpus.iter().position(|gpu| gpu.uuid == *uuid).filter(|_| usable) {
-                self.gpus.set(at, free);
-            }
-        }
-        for slot in &claim.slots {
-            if slot.0 < node.shape.slots {
-                self.slots.set(slot.0 as usize, free);
-            } else {
-                self.owed = if free { self.owed.saturating_sub(1) } else { self.owed + 1 };
-            }
-        }
-        let sign = if free { 1 } else { -1 };
-        self.cpus += sign * i64::from(claim.cpus);
-        self.memory = self.memory.saturating_add(sign * i64::try_from(claim.memory_bytes).unwrap_or(i64::MAX));
-    }
-
-    pub(crate) fn take(&mut self, node: &Node, claim: &Claim) {
-        self.shift(node, claim, false);
-    }
-
-    pub(crate) fn give(&mut self, node: &Node, claim: &Claim) {
-        self.shift(node, claim, true);
-    }
-
-    /// No more than `other` has.
-    fn limit_to(&mut self, other: &Self) {
-        self.gpus.keep(&other.gpus);
-        self.slots.keep(&other.slots);
-        self.owed = self.owed.max(other.owed);
-        self.cpus = self.cpus.min(other.cpus);
-        self.memory = self.memory.min(other.memory);
-    }
-
-    fn slots_free(&self) -> u32 {
-        self.slots.count().saturating_sub(self.owed)
-    }
-
-    /// GPUs that will do, by position.
-    fn matching<'a>(&'a self, node: &'a Node, ask: &'a PerNode) -> impl Iterator<Item = usize> + 'a {
-        self.gpus.ones().filter(|at| node.shape.gpus.get(*at).is_some_and(|gpu| matches(gpu, ask)))
-    }
-
-    /// Units of the asked sort that are to be had: GPUs that will do, or slots.
-    pub(crate) fn units(&self, node: &Node, ask: &PerNode) -> u32 {
-        if ask.gpus > 0 { self.matching(node, ask).count() as u32 } else { self.slots_free() }
-    }
-
-    /// Whether a member fits.
-    pub(crate) fn holds(&self, node: &Node, ask: &PerNode) -> bool {
-        self.fitting_units(node, ask).is_some()
-    }
-
-    /// How many units of the asked sort there are where a member fits; `None` where none fits.
-    fn fitting_units(&self, node: &Node, ask: &PerNode) -> Option<u32> {
-        let bytes_fit = ask.memory_bytes == 0 || i64::try_from(ask.memory_bytes).is_ok_and(|asked| asked <= self.memory);
-        if !bytes_fit || (ask.cpus > 0 && i64::from(ask.cpus) > self.cpus) || self.gpus.count() < ask.gpus {
-            return None;
-        }
-        let units = self.units(node, ask);
-        (ask.gpus.max(ask.slots) <= units).then_some(units)
-    }
-
-    /// GPUs by NVLink island: the smallest island that is large enough, else from the largest islands down, GPUs without one last.
-    fn pick_gpus(&self, node: &Node, ask: &PerNode) -> (Vec<usize>, bool) {
-        let count = ask.gpus as usize;
-        let mut islands: BTreeMap<Option<u32>, Vec<usize>> = BTreeMap::new();
-        for at in self.matching(node, ask) {
-            islands.entry(node.shape.gpus[at].island.map(|island| island.0)).or_default().push(at);
-        }
-        let alone = islands.remove(&None).unwrap_or_default();
-        let mut linked: Vec<Vec<usize>> = islands.into_values().collect();
-        linked.sort_by_key(Vec::len);
-        // One GPU needs no link: it comes from where it breaks the least.
-        if count == 1 && !alone.is_empty() {
-            return (alone[..1].to_vec(), true);
-        }
-        if let Some(island) = linked.iter().find(|island| island.len() >= count) {
-            return (island[..count].to_vec(), true);
-        }
-        let all = linked.into_iter().rev().flatten().chain(alone);
-        (all.take(count).collect(), count <= 1)
-    }
-
-    /// The units that a member would claim.
-    fn pick(&self, node: &Node, ask: &PerNode) -> Claim {
-        let (gpus, _) = self.pick_gpus(node, ask);
-        Claim {
-            gpus: gpus.into_iter().map(|at| node.shape.gpus[at].uuid.clone()).collect(),
-            slots: self.slots.ones().take(ask.slots as usize).map(|at| SlotIndex(at as u32)).collect(),
-            cpus: ask.cpus,
-            memory_bytes: ask.memory_bytes,
-        }
-    }
-}
-
-/// One open node.
-#[derive(Debug)]
-pub(crate) struct Bench<'a> {
-    pub(crate) name: &'a NodeName,
-    pub(crate) node: &'a Node,
-    /// What is free now.
-    pub(crate) free: Room,
-    /// What is free now or will be when everything that is being stopped has left.
-    pub(crate) coming: Room,
-    /// Something on it is being preempted.
-    pub(crate) preempting: bool,
-    /// It is kept free for a job that has waited long.
-    pub(crate) reserved: bool,
-}
 
 /// Which room is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -282,86 +14,198 @@ pub(crate) enum When {
     Coming,
 }
 
-/// All open nodes.
+/// All nodes.
 #[derive(Debug)]
 pub(crate) struct Board<'a> {
-    pub(crate) benches: Vec<Bench<'a>>,
-    positions: BTreeMap<&'a NodeName, usize>,
+    pub(super) ground: Ground,
+    pub(crate) nodes: Nodes<'a>,
+    /// Plots that the look has changed.
+    changed: Vec<usize>,
 }
 
-/// A place for one member: which bench, which units.
+/// A job's shape: what decides where it fits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape<'j> {
+    /// Equal for jobs that fit on the same nodes.
+    pub(crate) class: Digest,
+    pub(crate) spec: &'j JobSpec,
+    /// Nodes to be avoided where others will do.
+    pub(crate) avoid: &'j [NodeName],
+}
+
+impl<'j> Shape<'j> {
+    pub(crate) fn of(job: &'j crate::state::Job) -> Self {
+        Self { class: job.class, spec: &job.spec, avoid: &job.avoid }
+    }
+
+    /// Of a job that was not submitted.
+    pub(crate) fn of_spec(spec: &'j JobSpec) -> Self {
+        Self { class: crate::state::Job::class_of(spec, &[]), spec, avoid: &[] }
+    }
+
+    pub(super) fn nodes(&self) -> usize {
+        self.spec.resources.nodes as usize
+    }
+}
+
+/// A place for one member: which node, which units.
 pub(crate) type Seat = (usize, Claim);
 
 impl<'a> Board<'a> {
-    /// The open nodes of a state. `leaving` tells which attempts (by run) are being stopped, and whether by preemption.
-    pub(crate) fn new(state: &'a State, leaving: impl Fn(&RunId) -> Option<bool>) -> Self {
-        let mut board = Self { benches: Vec::new(), positions: BTreeMap::new() };
-        for (name, node) in state.nodes().iter().filter(|(_, node)| node.is_open()) {
-            let mut free = Room::empty_node(node);
-            node.claims.values().for_each(|claim| free.take(node, claim));
-            let mut coming = free.clone();
-            let mut preempting = false;
-            for (key, claim) in &node.claims {
-                if let Some(preempted) = leaving(&key.run) {
-                    coming.give(node, claim);
-                    preempting |= preempted;
-                }
-            }
-            board.positions.insert(name, board.benches.len());
-            board.benches.push(Bench { name, node, free, coming, preempting, reserved: false });
-        }
-        board
+    /// The nodes of a state. `ground` is what is known of them already; [`Board::ground`] gives it back.
+    pub(crate) fn new(state: &'a State, mut ground: Ground) -> Self {
+        let nodes = ground.refresh(state);
+        Self { ground, nodes, changed: Vec::new() }
     }
 
-    /// What the open nodes have that is healthy, in use or not.
-    pub(crate) fn capacity(&self) -> Holding {
-        let of = |bench: &Bench<'_>| {
-            let empty = Room::empty_node(bench.node);
-            Holding { gpus: empty.gpus.count().into(), slots: empty.slots.count().into() }
-        };
-        self.benches.iter().map(of).fold(Holding::default(), Holding::with)
+    /// What is known of the nodes, for the next look.
+    pub(super) fn ground(mut self) -> Ground {
+        self.changed.iter().for_each(|at| self.ground.forget(*at));
+        self.ground
     }
 
-    /// The bench of a node, when it is open.
-    pub(crate) fn position(&self, name: &NodeName) -> Option<usize> {
-        self.positions.get(name).copied()
+    pub(super) fn plot(&self, at: usize) -> &Plot {
+        &self.ground.plots[at]
     }
 
-    /// The benches that could take a member of the job if they were empty.
-    pub(crate) fn eligible(&self, spec: &JobSpec) -> Vec<usize> {
-        (0..self.benches.len()).filter(|at| suits(self.benches[*at].name, self.benches[*at].node, spec)).collect()
+    pub(super) fn node(&self, at: usize) -> &'a Node {
+        self.nodes[at].1
     }
 
-    /// Seats for the whole gang, or none: the tightest nodes that fit, whole NVLink islands first, avoided nodes last. In order of rack and
-    /// name, so that neighbouring ranks stand near each other.
-    pub(crate) fn seat(&self, eligible: &[usize], spec: &JobSpec, avoid: &[NodeName], when: When) -> Option<Vec<Seat>> {
-        let (ask, count) = (&spec.resources.per_node, spec.resources.nodes as usize);
-        let room = |at: usize| if when == When::Now { &self.benches[at].free } else { &self.benches[at].coming };
-        let mut fitting = Vec::new();
-        for at in eligible.iter().copied() {
-            let bench = &self.benches[at];
-            let Some(units) = room(at).fitting_units(bench.node, ask).filter(|_| !bench.reserved) else { continue };
-            let scattered = ask.gpus > 1 && !room(at).pick_gpus(bench.node, ask).1;
-            fitting.push((avoid.contains(bench.name), scattered, units, at));
-        }
-        if fitting.len() < count || count == 0 {
+    pub(crate) fn name(&self, at: usize) -> &'a NodeName {
+        self.nodes[at].0
+    }
+
+    /// The position of a node, when it is open.
+    pub(super) fn position(&self, name: &NodeName) -> Option<usize> {
+        self.ground.position(name).filter(|at| self.plot(*at).open)
+    }
+
+    /// Where jobs of a shape fit now.
+    pub(crate) fn fit(&mut self, shape: Shape<'_>) -> &Fit {
+        self.ground.fit(&self.nodes, shape.class, shape.spec, shape.avoid)
+    }
+
+    fn score_coming(&self, shape: Shape<'_>, fit: &Fit, at: usize) -> Option<Score> {
+        let plot = self.plot(at);
+        let score = (fit.is_eligible(at) && !plot.reserved).then(|| score(&plot.coming, self.nodes[at], shape.spec, shape.avoid))?;
+        (score != Score::MAX).then_some(score)
+    }
+
+    /// Whether a member could stand on a node if that were empty, by what [`Board::fit`] found last.
+    pub(super) fn may_stand(&self, shape: Shape<'_>, at: usize) -> bool {
+        self.ground.known(&shape.class).is_some_and(|fit| fit.is_eligible(at)) && !self.plot(at).reserved
+    }
+
+    /// Whether a member fits on a node when everything that is being stopped has left, by what [`Board::fit`] found last.
+    pub(super) fn fits(&self, shape: Shape<'_>, at: usize) -> bool {
+        self.ground.known(&shape.class).is_some_and(|fit| fit.fits(at) || self.score_coming(shape, fit, at).is_some())
+    }
+
+    /// On how many nodes a member fits when everything that is being stopped has left.
+    pub(super) fn fitting_coming(&mut self, shape: Shape<'_>) -> usize {
+        let now = self.fit(shape).fitting();
+        let Some(fit) = self.ground.known(&shape.class) else { return 0 };
+        let more = self.ground.differing.iter().filter(|at| !fit.fits(**at) && self.score_coming(shape, fit, **at).is_some());
+        now + more.count()
+    }
+
+    /// Seats for the whole gang, or none: avoided nodes last; whole NVLink islands first; a gang in one rack, the fullest that has room for all of it, else
+    /// in as few as it takes; there the tightest nodes. In order of rack and name, so that neighbouring ranks stand near each other.
+    pub(crate) fn seat(&mut self, shape: Shape<'_>, when: When) -> Option<Vec<Seat>> {
+        let count = shape.nodes();
+        let fitting = self.fit(shape).fitting();
+        let fit = self.ground.known(&shape.class)?;
+        if when == When::Now && fitting < count {
             return None;
         }
-        if fitting.len() > count {
-            fitting.select_nth_unstable(count - 1);
-            fitting.truncate(count);
+        let chosen = if when == When::Now && count == 1 {
+            vec![fit.best()?.1]
+        } else {
+            let mut places: Vec<(Score, usize)> = match when {
+                When::Now => fit.places().collect(),
+                // Where nothing is being stopped, now and then are the same.
+                When::Coming => fit.places().filter(|(_, at)| !self.ground.differing.contains(at)).collect(),
+            };
+            if when == When::Coming {
+                let coming = |at: &usize| Some((self.score_coming(shape, fit, *at)?, *at));
+                places.extend(self.ground.differing.iter().filter_map(coming));
+            }
+            self.choose(places, count)?
+        };
+        let room = |at: usize| if when == When::Now { &self.plot(at).free } else { &self.plot(at).coming };
+        Some(chosen.into_iter().map(|at| (at, room(at).pick(self.node(at), &shape.spec.resources.per_node))).collect())
+    }
+
+    fn choose(&self, mut places: Vec<(Score, usize)>, count: usize) -> Option<Vec<usize>> {
+        if places.len() < count || count == 0 {
+            return None;
         }
-        let mut chosen: Vec<usize> = fitting.into_iter().map(|(_, _, _, at)| at).collect();
-        chosen.sort_by_key(|at| (&self.benches[*at].node.shape.rack, self.benches[*at].name));
-        Some(chosen.into_iter().map(|at| (at, room(at).pick(self.benches[at].node, ask))).collect())
+        // No place that is worse than it takes.
+        for worst in 0..=quality(Score::MAX) {
+            let good = places.iter().filter(|(score, _)| quality(*score) <= worst).count();
+            if good >= count {
+                places.retain(|(score, _)| quality(*score) <= worst);
+                break;
+            }
+        }
+        let mut racks: BTreeMap<u32, Vec<(Score, usize)>> = BTreeMap::new();
+        for place in places {
+            racks.entry(self.plot(place.1).rack).or_default().push(place);
+        }
+        let first = |rack: &Vec<(Score, usize)>| rack.iter().map(|(_, at)| *at).min();
+        let mut racks: Vec<Vec<(Score, usize)>> = racks.into_values().collect();
+        if count > 1 && let Some(one) = racks.iter().filter(|rack| rack.len() >= count).min_by_key(|rack| (rack.len(), first(rack))) {
+            racks = vec![one.clone()];
+        }
+        if count == 1 {
+            racks = vec![racks.into_iter().flatten().collect()];
+        }
+        racks.sort_by_key(|rack| (std::cmp::Reverse(rack.len()), first(rack)));
+        let mut chosen = Vec::with_capacity(count);
+        for mut rack in racks {
+            let wanted = count - chosen.len();
+            if rack.len() > wanted && wanted > 0 {
+                rack.select_nth_unstable(wanted - 1);
+            }
+            chosen.extend(rack.into_iter().take(wanted).map(|(_, at)| at));
+        }
+        chosen.sort_by_key(|at| (&self.node(*at).shape.rack, *at));
+        Some(chosen)
     }
 
     /// Takes the seats, now and from what is coming.
-    pub(crate) fn take(&mut self, seats: &[Seat]) {
+    pub(super) fn take(&mut self, seats: &[Seat]) {
         for (at, claim) in seats {
-            let bench = &mut self.benches[*at];
-            bench.coming.take(bench.node, claim);
-            bench.free.limit_to(&bench.coming);
+            let node = self.node(*at);
+            self.change(*at, |plot| {
+                plot.coming.take(node, claim);
+                plot.free.limit_to(&plot.coming);
+            });
         }
+    }
+
+    /// What stands on a node is being stopped.
+    pub(super) fn leaves(&mut self, at: usize, claim: &Claim, preempted: bool) {
+        let node = self.node(at);
+        self.change(at, |plot| {
+            plot.coming.give(node, claim);
+            plot.preempting |= preempted;
+        });
+    }
+
+    /// A node is kept free.
+    pub(super) fn reserve(&mut self, at: usize) {
+        self.change(at, |plot| plot.reserved = true);
+    }
+
+    fn change(&mut self, at: usize, change: impl FnOnce(&mut Plot)) {
+        self.ground.change(at, change);
+        self.changed.push(at);
+    }
+
+    /// The room that is coming on a node.
+    pub(super) fn coming(&self, at: usize) -> &Room {
+        &self.plot(at).coming
     }
 }

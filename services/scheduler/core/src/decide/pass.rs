@@ -35,8 +35,9 @@ impl<'a> Pass<'a> {
         self.touched.contains(run)
     }
 
-    pub(super) fn is_stopped(&self, run: &RunId) -> bool {
-        self.stopped.contains(run)
+    /// Jobs whose attempt this look has stopped.
+    pub(super) fn stopped(&self) -> impl Iterator<Item = &RunId> {
+        self.stopped.iter()
     }
 
     /// Says something of a job because of the event `because`, inside the chain of the job's submission.
@@ -89,7 +90,8 @@ impl<'a> Pass<'a> {
         self.settled = Some(settled);
     }
 
-    pub(super) fn ruling(self) -> Ruling {
-        Ruling { decisions: self.decisions, wake_in: self.wake.map(Millis), settled: self.settled }
+    /// What came of it, and what the next look may be told.
+    pub(super) fn ruling(self) -> (Ruling, Option<Settled>) {
+        (Ruling { decisions: self.decisions, wake_in: self.wake.map(Millis) }, self.settled)
     }
 }

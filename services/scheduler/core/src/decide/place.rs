@@ -3,35 +3,34 @@
 //! A job that cannot start does not hold back one that can, until it has waited its patience: from then on nodes are kept free for it. What
 //! is being stopped counts as coming free for the job that it is stopped for, so nobody else can snatch it, least of all the work that was
 //! preempted for it.
+//!
+//! Jobs that stand or fall together ([`crate::state::GroupKey`]) are looked at until the first of them cannot start: the others are told why all at
+//! once, and only those that were told something else before.
 
-use super::board::{Board, Seat, When};
+use super::board::{Board, Seat, Shape, When};
+use super::ground::Ground;
+use super::line::Head;
 use super::pass::Pass;
-use super::preempt::Victims;
 use super::shares::Shares;
 use super::waiting::{Lack, lack};
-use crate::state::{Job, Stage, Stamp};
-use footplate_events::facts::{Cause, JobEnded, JobPlaced, JobWaiting, MemberPlacement, Outcome, StopCause, View, WaitReason};
-use footplate_types::{Digest, MemberIndex, QueueName, Rank, RunId};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::rc::Rc;
+use crate::state::{Claim, Job, Stage, Stamp, Wait};
+use footplate_events::facts::{Cause, JobEnded, JobPlaced, JobWaiting, MemberPlacement, Outcome, View, WaitReason};
+use footplate_types::{Digest, MemberIndex, Rank};
+use std::collections::BTreeMap;
 
 /// Ends jobs that have waited longer for their first placement than their own limit.
 pub(super) fn expire(pass: &mut Pass<'_>) {
-    for key in pass.state.pending() {
-        let Some(job) = pass.state.jobs().get(&key.run) else { continue };
-        let limit = job.spec.limits.max_pending;
-        if limit.0 == 0 || job.last_attempt.0 > 0 || pass.is_touched(&job.run) || pass.is_full() {
-            continue;
-        }
-        let age = pass.facts.age(&job.submitted);
-        if pass.is_over(age, limit.0) {
+    for (run, limit) in &pass.state.index().expiring {
+        let Some(job) = pass.state.jobs().get(run).filter(|_| !pass.is_touched(run) && !pass.is_full()) else { continue };
+        let age = pass.facts.age(&limit.since);
+        if pass.is_over(age, limit.limit.0) {
             let ended = JobEnded {
                 outcome: Outcome::Failed,
                 cause: Cause::PendingTooLong,
                 attempt: job.last_attempt,
                 root: None,
                 request: None,
-                message: format!("not placed within limits.max_pending ({limit})"),
+                message: format!("not placed within limits.max_pending ({})", limit.limit),
             };
             pass.say(job, ended, job.submitted.id);
         }
@@ -42,133 +41,202 @@ pub(super) fn expire(pass: &mut Pass<'_>) {
 pub(super) struct Round<'a> {
     pub(super) board: Board<'a>,
     pub(super) shares: Shares<'a>,
-    pub(super) victims: Victims<'a>,
-    /// Benches that could take a member, by class.
-    eligible: BTreeMap<Digest, Rc<Vec<usize>>>,
-    /// Classes for which there are no seats, neither now nor when everything that is being stopped has left.
-    pub(super) seatless: BTreeSet<Digest>,
-    /// Classes that cannot be placed for a queue by this look, and why.
-    blocked: BTreeMap<(Digest, &'a QueueName), WaitReason>,
+    /// What is told of shapes that find no room.
+    told: BTreeMap<Digest, WaitReason>,
     reservations: usize,
     members: usize,
 }
 
+/// What comes of a job's turn.
+enum Turned {
+    /// It starts, or something is kept for it.
+    Served,
+    /// It waits, and so does everybody behind it in its group.
+    Waits(WaitReason),
+}
+
 /// Places what can be placed, preempts for what may preempt, and records why the others wait.
-pub(super) fn place(pass: &mut Pass<'_>) {
-    if pass.state.pending().is_empty() || pass.is_full() {
-        return;
-    }
-    let mut round = Round::new(pass);
+pub(super) fn place(pass: &mut Pass<'_>, ground: Ground) -> Ground {
     let state = pass.state;
-    let jobs = || state.pending().iter().filter_map(|key| state.jobs().get(&key.run));
-    let is_first = |job: &&Job| matches!(&job.stage, Stage::Pending { reason: Some(WaitReason::Preempting), .. });
-    let mut first: VecDeque<&Job> = jobs().filter(is_first).collect();
-    round.shares.queue_up(jobs().filter(|job| !is_first(job)));
-    while !pass.is_full() && round.members < pass.facts.policy.members_max {
-        let Some(job) = first.pop_front().or_else(|| round.shares.pop()) else { return };
-        if !pass.is_touched(&job.run) {
-            round.consider(pass, job);
+    let index = state.index();
+    let mut round = Round::new(pass, ground);
+    round.tell_shut(pass);
+    let job = |turn: &crate::state::Turn| state.jobs().get(&turn.2);
+    let mut first: Vec<&Job> = index.first.iter().filter_map(job).collect();
+    first.sort_by_key(|job| (std::cmp::Reverse(job.priority), &job.spec.queue, job.submitted.sequence));
+    for job in first {
+        if pass.is_full() || round.members >= pass.facts.policy.members_max {
+            return round.board.ground();
+        }
+        round.consider_alone(pass, job);
+    }
+    let mut apart = Vec::new();
+    for job in index.apart.iter().filter_map(job) {
+        match round.kept_back(pass, job) {
+            Some(wait) => round.tell(pass, job, wait),
+            None => apart.push(job),
         }
     }
+    round.shares.queue_up(apart.into_iter());
+    while !pass.is_full() && round.members < pass.facts.policy.members_max {
+        let Some(head) = round.shares.pop() else { break };
+        round.consider(pass, &head);
+    }
+    round.board.ground()
 }
 
 impl<'a> Round<'a> {
-    fn new(pass: &Pass<'a>) -> Self {
+    fn new(pass: &Pass<'a>, ground: Ground) -> Self {
         let state = pass.state;
-        let stopping = |run: &RunId| -> Option<bool> {
-            let attempt = state.jobs().get(run)?.attempt()?;
-            let preempted = attempt.stop.as_ref().map(|stop| stop.cause == StopCause::Preempted);
-            preempted.or_else(|| pass.is_stopped(run).then_some(false))
-        };
-        let board = Board::new(state, stopping);
-        let mut shares = Shares::new(state, &board);
-        for (job, attempt) in state.active().filter(|(job, attempt)| !attempt.void && stopping(&job.run).is_some()) {
+        let board = Board::new(state, ground);
+        let shares = Shares::new(state, &board);
+        let mut round = Self { board, shares, told: BTreeMap::new(), reservations: 0, members: 0 };
+        // What this very look has stopped is leaving too.
+        for job in pass.stopped().filter_map(|run| state.jobs().get(run)) {
+            let Some(attempt) = job.attempt().filter(|attempt| !attempt.void && attempt.stop.is_none()) else { continue };
             for member in attempt.members.iter().filter(|member| !member.is_released()) {
-                shares.leaves(job, &member.placement, true);
+                round.shares.leaves(job, &member.placement, true);
+                if let Some(at) = round.board.position(&member.placement.node) {
+                    round.board.leaves(at, &Claim::of(&member.placement), false);
+                }
             }
         }
-        Self {
-            board,
-            shares,
-            victims: Victims::default(),
-            eligible: BTreeMap::new(),
-            seatless: BTreeSet::new(),
-            blocked: BTreeMap::new(),
-            reservations: 0,
-            members: 0,
+        round
+    }
+
+    /// Jobs of queues that start nothing.
+    fn tell_shut(&self, pass: &mut Pass<'a>) {
+        let state = pass.state;
+        for (_, groups) in state.index().waiting.iter().filter(|(queue, _)| state.is_shut(queue)) {
+            for turn in groups.values().flat_map(|group| group.told_otherwise(Wait::QueueHeld)) {
+                if pass.is_full() {
+                    return;
+                }
+                if let Some(job) = state.jobs().get(&turn.2) {
+                    self.tell(pass, job, WaitReason::QueueHeld);
+                }
+            }
         }
     }
 
-    fn consider(&mut self, pass: &mut Pass<'a>, job: &'a Job) {
-        let Stage::Pending { since, backoff, reason } = &job.stage else { return };
-        let wait = if job.held {
+    /// What keeps a job from being considered at all.
+    fn kept_back(&self, pass: &mut Pass<'a>, job: &Job) -> Option<WaitReason> {
+        let Stage::Pending { since, backoff, .. } = &job.stage else { return None };
+        if job.held {
             Some(WaitReason::Held)
         } else if pass.state.is_shut(&job.spec.queue) {
             Some(WaitReason::QueueHeld)
         } else if backoff.0 > 0 && !pass.is_over(pass.facts.age(since), backoff.0) {
             Some(WaitReason::Backoff)
         } else {
-            self.try_to_start(pass, job, since)
-        };
-        let Some(wait) = wait else { return };
-        let changed = reason.as_ref().is_none_or(|known| std::mem::discriminant(known) != std::mem::discriminant(&wait));
-        if changed && !pass.is_full() {
+            None
+        }
+    }
+
+    /// Tells a job why it waits, unless it was told so last.
+    fn tell(&self, pass: &mut Pass<'a>, job: &Job, wait: WaitReason) {
+        let Stage::Pending { reason, .. } = &job.stage else { return };
+        let changed = reason.as_ref().is_none_or(|known| Wait::of(known) != Wait::of(&wait));
+        if changed && !pass.is_full() && !pass.is_touched(&job.run) {
             pass.say(job, JobWaiting { reason: wait }, job.latest.id);
         }
     }
 
-    /// Starts the job, or tells why not.
-    fn try_to_start(&mut self, pass: &mut Pass<'a>, job: &'a Job, since: &Stamp) -> Option<WaitReason> {
-        let (lacks_now, lacks_coming) = (self.shares.lacks(&job.spec, false), self.shares.lacks(&job.spec, true));
-        if let Some(reason) = self.blocked.get(&(job.class, &job.spec.queue)).filter(|_| lacks_coming.is_none()) {
-            return Some(lacks_now.map_or_else(|| reason.clone(), |detail| WaitReason::Quota { detail }));
+    fn consider_alone(&mut self, pass: &mut Pass<'a>, job: &'a Job) {
+        if pass.is_touched(&job.run) {
+            return;
         }
-        let eligible = self.eligible_for(job);
-        let seated = !self.seatless.contains(&job.class);
-        if seated
-            && lacks_now.is_none()
-            && let Some(seats) = self.board.seat(&eligible, &job.spec, &job.avoid, When::Now)
-        {
-            self.start(pass, job, &seats);
-            return None;
-        }
-        if seated && lacks_coming.is_none() {
-            match self.board.seat(&eligible, &job.spec, &job.avoid, When::Coming) {
-                Some(seats) => return Some(self.wait_for_leavers(pass, job, &seats, lacks_now)),
-                None => _ = self.seatless.insert(job.class),
-            }
-        }
-        if self.preempt_for(pass, job, &eligible)
-            && let Some(seats) = self.board.seat(&eligible, &job.spec, &job.avoid, When::Coming)
-        {
-            let _ = self.wait_for_leavers(pass, job, &seats, None);
-            return Some(WaitReason::Preempting);
-        }
-        if let Some(detail) = lacks_coming {
-            return Some(WaitReason::Quota { detail });
-        }
-        let reason = match lack(pass.state, &self.board, &job.spec) {
-            Lack::Never(detail) => WaitReason::NoSuchNode { detail },
-            Lack::Now(detail) => {
-                self.reserve(pass, job, &eligible, since);
-                WaitReason::Resources { detail }
-            }
+        let wait = match self.kept_back(pass, job) {
+            Some(wait) => wait,
+            None => match self.try_to_start(pass, job) {
+                Turned::Served => return,
+                Turned::Waits(wait) => wait,
+            },
         };
-        self.blocked.insert((job.class, &job.spec.queue), reason.clone());
-        Some(lacks_now.map_or(reason, |detail| WaitReason::Quota { detail }))
+        self.tell(pass, job, wait);
     }
 
-    fn eligible_for(&mut self, job: &Job) -> Rc<Vec<usize>> {
-        let board = &self.board;
-        self.eligible.entry(job.class).or_insert_with(|| Rc::new(board.eligible(&job.spec))).clone()
+    fn consider(&mut self, pass: &mut Pass<'a>, head: &Head<'a>) {
+        if pass.is_touched(&head.job.run) {
+            return;
+        }
+        let Turned::Waits(wait) = self.try_to_start(pass, head.job) else { return };
+        self.tell(pass, head.job, wait.clone());
+        if !head.is_of_group() {
+            return;
+        }
+        self.shares.drop_group(head);
+        let state = pass.state;
+        let Some(group) = state.group_of(head.job) else { return };
+        // Whoever stands before it has had its own turn.
+        for turn in group.told_otherwise(Wait::of(&wait)).filter(|turn| **turn > head.turn) {
+            if pass.is_full() {
+                return;
+            }
+            if let Some(job) = state.jobs().get(&turn.2) {
+                self.tell(pass, job, wait.clone());
+            }
+        }
+    }
+
+    /// Starts the job, or tells why not.
+    fn try_to_start(&mut self, pass: &mut Pass<'a>, job: &'a Job) -> Turned {
+        let shape = Shape::of(job);
+        let (lacks_now, lacks_coming) = (self.shares.lacks(&job.spec, false), self.shares.lacks(&job.spec, true));
+        if lacks_now.is_none()
+            && let Some(seats) = self.board.seat(shape, When::Now)
+        {
+            self.start(pass, job, &seats);
+            return Turned::Served;
+        }
+        if lacks_coming.is_none()
+            && let Some(seats) = self.seat_coming(shape)
+        {
+            let wait = self.wait_for_leavers(pass, job, &seats, lacks_now);
+            self.tell(pass, job, wait);
+            return Turned::Served;
+        }
+        if self.preempt_for(pass, job)
+            && let Some(seats) = self.seat_coming(shape)
+        {
+            let _ = self.wait_for_leavers(pass, job, &seats, None);
+            self.tell(pass, job, WaitReason::Preempting);
+            return Turned::Served;
+        }
+        if let Some(detail) = lacks_coming {
+            return Turned::Waits(WaitReason::Quota { detail });
+        }
+        let reason = self.no_room(pass, job);
+        if let (WaitReason::Resources { .. }, Stage::Pending { since, .. }) = (&reason, &job.stage) {
+            self.reserve(pass, job, since);
+        }
+        Turned::Waits(lacks_now.map_or(reason, |detail| WaitReason::Quota { detail }))
+    }
+
+    fn seat_coming(&mut self, shape: Shape<'_>) -> Option<Vec<Seat>> {
+        let enough = self.board.fitting_coming(shape) >= shape.nodes();
+        if enough { self.board.seat(shape, When::Coming) } else { None }
+    }
+
+    /// Why a job finds no room: told to all of its shape in the numbers of the first of them.
+    fn no_room(&mut self, pass: &Pass<'_>, job: &Job) -> WaitReason {
+        if let Some(told) = self.told.get(&job.class) {
+            return told.clone();
+        }
+        let reason = match lack(pass.state, &mut self.board, Shape::of(job)) {
+            Lack::Never(detail) => WaitReason::NoSuchNode { detail },
+            Lack::Now(detail) => WaitReason::Resources { detail },
+        };
+        self.told.insert(job.class, reason.clone());
+        reason
     }
 
     fn start(&mut self, pass: &mut Pass<'a>, job: &'a Job, seats: &[Seat]) {
         let workers = job.spec.workers_per_node();
         let member = |(index, (at, claim)): (usize, &Seat)| MemberPlacement {
             member: MemberIndex(index as u32),
-            node: self.board.benches[*at].name.clone(),
-            epoch: self.board.benches[*at].node.epoch,
+            node: self.board.name(*at).clone(),
+            epoch: self.board.node(*at).epoch,
             gpus: claim.gpus.clone(),
             slots: claim.slots.clone(),
             cpus: claim.cpus,
@@ -190,37 +258,37 @@ impl<'a> Round<'a> {
     fn wait_for_leavers(&mut self, pass: &Pass<'_>, job: &Job, seats: &[Seat], lacks_now: Option<String>) -> WaitReason {
         self.board.take(seats);
         self.shares.keeps(job);
-        if seats.iter().any(|(at, _)| self.board.benches[*at].preempting) {
+        if seats.iter().any(|(at, _)| self.board.plot(*at).preempting) {
             return WaitReason::Preempting;
         }
         if let Some(detail) = lacks_now {
             return WaitReason::Quota { detail };
         }
-        match lack(pass.state, &self.board, &job.spec) {
+        match lack(pass.state, &mut self.board, Shape::of(job)) {
             Lack::Never(detail) => WaitReason::NoSuchNode { detail },
             Lack::Now(_) => WaitReason::Resources { detail: "what it takes is being stopped; it starts when that has left".to_owned() },
         }
     }
 
     /// Keeps nodes free for a job that has waited its patience: those that have most of what it asks.
-    fn reserve(&mut self, pass: &mut Pass<'a>, job: &Job, eligible: &[usize], since: &Stamp) {
-        let count = job.spec.resources.nodes as usize;
-        let ask = &job.spec.resources.per_node;
-        if self.reservations >= pass.facts.policy.reservations_max || eligible.len() < count {
+    fn reserve(&mut self, pass: &mut Pass<'a>, job: &Job, since: &Stamp) {
+        let (shape, ask) = (Shape::of(job), &job.spec.resources.per_node);
+        let count = shape.nodes();
+        if self.reservations >= pass.facts.policy.reservations_max || self.board.fit(shape).eligible() < count {
             return;
         }
         if !pass.is_over(pass.facts.age(since), pass.facts.policy.patience.0) {
             return;
         }
-        let board = &self.board;
-        let mut nodes: Vec<usize> = eligible.iter().copied().filter(|at| !board.benches[*at].reserved).collect();
-        nodes.sort_by_key(|at| std::cmp::Reverse(board.benches[*at].coming.units(board.benches[*at].node, ask)));
+        let mut nodes: Vec<usize> = self.board.fit(shape).all_eligible().collect();
+        nodes.retain(|at| !self.board.plot(*at).reserved);
+        nodes.sort_by_key(|at| std::cmp::Reverse(self.board.coming(*at).units(self.board.node(*at), ask)));
         if nodes.len() < count {
             return;
         }
         self.reservations += 1;
         for at in &nodes[..count] {
-            self.board.benches[*at].reserved = true;
+            self.board.reserve(*at);
         }
     }
 }

@@ -4,60 +4,56 @@
 //! Never useless: nobody is stopped unless the job fits afterwards, on nodes and under its quota. Least cost: the lowest priority first,
 //! then the youngest; whoever turns out not to be needed is spared again, the dearest first.
 
-use super::board::Room;
+use super::board::Shape;
 use super::pass::Pass;
 use super::place::Round;
-use crate::state::{Attempt, Claim, Job, State};
+use super::room::Room;
+use crate::state::{Attempt, Claim, Job, Stoppable};
 use footplate_events::facts::{JobStopRequested, StopCause};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-/// Attempts that may be preempted, in the order in which they would go. Found once a look, when first asked for.
-#[derive(Default)]
-pub(super) struct Victims<'a>(Option<Vec<(&'a Job, &'a Attempt)>>);
-
-impl<'a> Victims<'a> {
-    fn list(&mut self, state: &'a State) -> &[(&'a Job, &'a Attempt)] {
-        self.0.get_or_insert_with(|| {
-            let may_go = |(job, attempt): &(&Job, &Attempt)| job.spec.preemptible && attempt.stop.is_none() && !attempt.is_released();
-            let mut list: Vec<(&Job, &Attempt)> = state.active().filter(may_go).collect();
-            list.sort_by_key(|(job, attempt)| (job.priority, std::cmp::Reverse(attempt.placed.sequence)));
-            list
-        })
-    }
-}
+/// An attempt that may be stopped.
+type Victim<'a> = (&'a Job, &'a Attempt);
 
 /// What would be if some attempts left: the rooms of the nodes that they leave, beside the board; the shares move with it, and back.
 struct Trial<'b> {
-    rooms: BTreeMap<usize, Room>,
-    fitting: BTreeSet<usize>,
+    shape: Shape<'b>,
     job: &'b Job,
-    eligible: BTreeSet<usize>,
+    /// What the nodes would have, and whether a member would fit there.
+    rooms: BTreeMap<usize, (Room, bool)>,
+    /// On how many nodes a member would fit.
+    fitting: usize,
 }
 
 impl<'a> Round<'a> {
     fn would_fit(&self, trial: &Trial<'_>) -> bool {
-        trial.fitting.len() >= trial.job.spec.resources.nodes as usize && self.shares.lacks(&trial.job.spec, true).is_none()
+        trial.fitting >= trial.shape.nodes() && self.shares.lacks(&trial.job.spec, true).is_none()
     }
 
     /// An attempt leaves (or stays after all).
     fn shift(&mut self, trial: &mut Trial<'_>, victim: &Job, attempt: &Attempt, leaves: bool) {
         for member in attempt.members.iter().filter(|member| !member.is_released()) {
-            let claim = Claim::of(&member.placement);
             self.shares.leaves(victim, &member.placement, leaves);
+        }
+        self.clear(trial, attempt, leaves);
+    }
+
+    /// The rooms that an attempt leaves, or takes again.
+    fn clear(&self, trial: &mut Trial<'_>, attempt: &Attempt, leaves: bool) {
+        for member in attempt.members.iter().filter(|member| !member.is_released()) {
+            let claim = Claim::of(&member.placement);
             let Some(at) = self.board.position(&member.placement.node) else { continue };
-            let bench = &self.board.benches[at];
-            let room = trial.rooms.entry(at).or_insert_with(|| bench.coming.clone());
+            let node = self.board.node(at);
+            let entry = trial.rooms.entry(at);
+            let (room, fits) = entry.or_insert_with(|| (self.board.coming(at).clone(), self.board.fits(trial.shape, at)));
             if leaves {
-                room.give(bench.node, &claim);
+                room.give(node, &claim);
             } else {
-                room.take(bench.node, &claim);
+                room.take(node, &claim);
             }
-            let holds = !bench.reserved && trial.eligible.contains(&at) && room.holds(bench.node, &trial.job.spec.resources.per_node);
-            if holds {
-                trial.fitting.insert(at);
-            } else {
-                trial.fitting.remove(&at);
-            }
+            let fits_now = self.board.may_stand(trial.shape, at) && room.holds(node, &trial.shape.spec.resources.per_node);
+            trial.fitting = trial.fitting + usize::from(fits_now) - usize::from(*fits);
+            *fits = fits_now;
         }
     }
 
@@ -71,41 +67,57 @@ impl<'a> Round<'a> {
         if self.shares.lacks(&trial.job.spec, true).is_some() && self.shares.share_a_quota(&trial.job.spec.queue, &victim.spec.queue) {
             return true;
         }
-        let needed = |at: usize| trial.eligible.contains(&at) && !trial.fitting.contains(&at);
+        let fits = |at: usize| trial.rooms.get(&at).map_or_else(|| self.board.fits(trial.shape, at), |(_, fits)| *fits);
+        let needed = |at: usize| self.board.may_stand(trial.shape, at) && !fits(at);
         let living = attempt.members.iter().filter(|member| !member.is_released());
         let mut places = living.filter_map(|member| self.board.position(&member.placement.node));
         places.any(needed)
     }
 
+    /// Attempts that may be stopped for the job as things stand, in the order in which they would go: the lowest priority first, then the youngest.
+    fn candidates(&self, pass: &Pass<'a>, job: &Job) -> Vec<Victim<'a>> {
+        let (state, own) = (pass.state, &job.spec.queue);
+        let all = &state.index().stoppable;
+        let mut found: Vec<&Stoppable> = all.get(own).into_iter().flatten().take_while(|(priority, _, _)| *priority < job.priority).collect();
+        if self.shares.may_ask_back(job) {
+            let lending = all.iter().filter(|(queue, _)| *queue != own && self.shares.may_reclaim_from(job, queue));
+            found.extend(lending.flat_map(|(_, attempts)| attempts));
+            found.sort_unstable();
+        }
+        let victim = |run| state.jobs().get(run).and_then(|job| Some((job, job.attempt()?)));
+        found.into_iter().filter(|(_, _, run)| !pass.is_touched(run)).filter_map(|(_, _, run)| victim(run)).collect()
+    }
+
     /// Stops the attempts that must leave for the job to fit; false, and nobody is stopped, when it would not fit even then.
-    pub(super) fn preempt_for(&mut self, pass: &mut Pass<'a>, job: &'a Job, eligible: &[usize]) -> bool {
+    pub(super) fn preempt_for(&mut self, pass: &mut Pass<'a>, job: &'a Job) -> bool {
+        let shape = Shape::of(job);
         // What cannot be asked back is not lent, whoever leaves.
-        if eligible.len() < job.spec.resources.nodes as usize || self.shares.unlendable(&job.spec).is_some() {
+        if self.board.fit(shape).eligible() < shape.nodes() || self.shares.unlendable(&job.spec).is_some() {
             return false;
         }
-        let all: Vec<(&'a Job, &'a Attempt)> = self.victims.list(pass.state).to_vec();
-        let candidates: Vec<(&'a Job, &'a Attempt)> =
-            all.into_iter().filter(|(victim, _)| !pass.is_touched(&victim.run) && self.may_stop(job, victim)).collect();
+        let candidates = self.candidates(pass, job);
         if candidates.is_empty() {
             return false;
         }
-        let Some(chosen) = self.choose(job, eligible, &candidates) else { return false };
+        let Some(chosen) = self.choose(job, &candidates) else { return false };
         for (victim, attempt) in chosen {
             self.evict(pass, job, victim, attempt);
         }
-        // There is more room now than any class was told of.
-        self.seatless.clear();
         true
     }
 
     /// Who leaves; what they hold is taken off the shares already. Nothing is changed when nobody does.
-    fn choose(&mut self, job: &'a Job, eligible: &[usize], candidates: &[(&'a Job, &'a Attempt)]) -> Option<Vec<(&'a Job, &'a Attempt)>> {
-        let ask = &job.spec.resources.per_node;
-        let eligible: BTreeSet<usize> = eligible.iter().copied().collect();
-        let holds =
-            |at: &usize| !self.board.benches[*at].reserved && self.board.benches[*at].coming.holds(self.board.benches[*at].node, ask);
-        let fitting = eligible.iter().copied().filter(holds).collect();
-        let mut trial = Trial { rooms: BTreeMap::new(), fitting, job, eligible };
+    fn choose(&mut self, job: &'a Job, candidates: &[Victim<'a>]) -> Option<Vec<Victim<'a>>> {
+        let shape = Shape::of(job);
+        let fitting = self.board.fitting_coming(shape);
+        let trial = || Trial { shape, job, rooms: BTreeMap::new(), fitting };
+        // Mostly nobody's leaving helps; that is seen by the rooms alone.
+        let mut all = trial();
+        candidates.iter().for_each(|(_, attempt)| self.clear(&mut all, attempt, true));
+        if all.fitting < shape.nodes() {
+            return None;
+        }
+        let mut trial = trial();
         let mut chosen = Vec::new();
         for (victim, attempt) in candidates {
             if self.would_fit(&trial) {
@@ -141,9 +153,7 @@ impl<'a> Round<'a> {
         for member in attempt.members.iter().filter(|member| !member.is_released()) {
             let claim = Claim::of(&member.placement);
             if let Some(at) = self.board.position(&member.placement.node) {
-                let bench = &mut self.board.benches[at];
-                bench.coming.give(bench.node, &claim);
-                bench.preempting = true;
+                self.board.leaves(at, &claim, true);
             }
         }
         let stop = JobStopRequested {

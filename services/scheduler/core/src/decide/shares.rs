@@ -8,10 +8,12 @@
 //! What is lent can be taken back from work that is preemptible. So work that is not may only borrow what no guarantee could ask for.
 
 use super::board::Board;
+use super::ground::usable_of;
+use super::line::{Head, Line};
 use crate::state::{Claim, Holding, Job, Queue, State, quota_lack, told};
 use footplate_events::facts::{JobSpec, MemberPlacement, Quota};
-use footplate_types::{GpuUuid, QueueName};
-use std::collections::{BTreeMap, VecDeque};
+use footplate_types::QueueName;
+use std::collections::BTreeMap;
 
 /// The whole of a resource, in the parts that shares are counted in.
 const WHOLE: u128 = 1 << 40;
@@ -41,7 +43,7 @@ struct Knot<'a> {
     below: Vec<usize>,
     purse: Purse,
     /// Its own pending jobs, in order.
-    jobs: VecDeque<&'a Job>,
+    jobs: Line<'a>,
     /// Where the next job of it and all below it waits.
     next: Option<usize>,
 }
@@ -82,7 +84,7 @@ impl<'a> Shares<'a> {
     /// The tree of a state. Its pending jobs are told by [`Shares::queue_up`], what leaves by [`Shares::leaves`].
     pub(crate) fn new(state: &'a State, board: &Board<'_>) -> Self {
         let mut shares =
-            Self { state, knots: Vec::new(), places: BTreeMap::new(), tops: Vec::new(), next: None, capacity: board.capacity() };
+            Self { state, knots: Vec::new(), places: BTreeMap::new(), tops: Vec::new(), next: None, capacity: board.ground.capacity };
         for (name, queue) in state.queues() {
             shares.places.insert(name, shares.knots.len());
             let knot = Knot {
@@ -91,7 +93,7 @@ impl<'a> Shares<'a> {
                 parent: None,
                 below: Vec::new(),
                 purse: Purse::default(),
-                jobs: VecDeque::new(),
+                jobs: Line::default(),
                 next: None,
             };
             shares.knots.push(knot);
@@ -107,17 +109,13 @@ impl<'a> Shares<'a> {
         }
         for at in 0..shares.knots.len() {
             let holding = shares.knots[at].queue.holding;
+            let standing = board.ground.standing.get(shares.knots[at].name).copied().unwrap_or_default();
+            let coming = holding.without(standing.leaving);
             shares.each_above(Some(at), |purse| {
                 purse.now = purse.now.with(holding);
-                purse.coming = purse.coming.with(holding);
+                purse.coming = purse.coming.with(coming);
+                purse.firm = purse.firm.with(standing.firm);
             });
-        }
-        for (job, attempt) in state.active().filter(|(job, attempt)| !attempt.void && !job.spec.preemptible) {
-            let at = shares.places.get(&job.spec.queue).copied();
-            for member in attempt.members.iter().filter(|member| !member.is_released()) {
-                let held = shares.on_open_nodes(&member.placement);
-                shares.each_above(at, |purse| purse.firm = purse.firm.with(held));
-            }
         }
         shares
     }
@@ -135,12 +133,21 @@ impl<'a> Shares<'a> {
         std::iter::successors(self.places.get(name).map(|at| &self.knots[*at]), |knot| knot.parent.map(|above| &self.knots[above]))
     }
 
-    /// Takes in the pending jobs of all queues, in the order of each.
-    pub(super) fn queue_up(&mut self, jobs: impl Iterator<Item = &'a Job>) {
-        for job in jobs {
-            if let Some(at) = self.places.get(&job.spec.queue).copied() {
-                self.knots[at].jobs.push_back(job);
+    /// Takes in the pending jobs of all queues that start something, and `apart` those that are considered one by one.
+    pub(super) fn queue_up(&mut self, apart: impl Iterator<Item = &'a Job>) {
+        let state = self.state;
+        for (queue, groups) in &state.index().waiting {
+            if let Some(at) = self.places.get(queue).copied().filter(|_| !state.is_shut(queue)) {
+                self.knots[at].jobs = Line::of(groups);
             }
+        }
+        for job in apart {
+            if let Some(at) = self.places.get(&job.spec.queue).copied() {
+                self.knots[at].jobs.add(job);
+            }
+        }
+        for knot in &mut self.knots {
+            knot.jobs.settle(state);
         }
         // Those below first.
         for top in self.tops.clone() {
@@ -157,7 +164,7 @@ impl<'a> Shares<'a> {
     }
 
     fn find(&mut self, at: usize) {
-        let own = (!self.knots[at].jobs.is_empty()).then_some(at);
+        let own = self.knots[at].jobs.front().map(|_| at);
         self.knots[at].next = own.or_else(|| self.best(&self.knots[at].below));
     }
 
@@ -178,11 +185,19 @@ impl<'a> Shares<'a> {
     }
 
     /// The job whose turn it is, taken out.
-    pub(super) fn pop(&mut self) -> Option<&'a Job> {
+    pub(super) fn pop(&mut self) -> Option<Head<'a>> {
         let at = self.next?;
-        let job = self.knots[at].jobs.pop_front();
+        let head = self.knots[at].jobs.pop(self.state);
         self.look_again(at);
-        job
+        head
+    }
+
+    /// None of a job's group can have its turn.
+    pub(super) fn drop_group(&mut self, head: &Head<'a>) {
+        if let Some(at) = self.places.get(&head.job.spec.queue).copied() {
+            self.knots[at].jobs.drop_group(head, self.state);
+            self.look_again(at);
+        }
     }
 
     /// The order above a queue, after something of it changed.
@@ -219,21 +234,13 @@ impl<'a> Shares<'a> {
     /// What a member of a job holds is being given up, or is not after all.
     pub(super) fn leaves(&mut self, job: &Job, member: &MemberPlacement, leaves: bool) {
         let at = self.places.get(&job.spec.queue).copied();
-        let (held, open) = (Claim::of(member).held(), self.on_open_nodes(member));
+        let (held, open) = (Claim::of(member).held(), usable_of(self.state, member));
         let firm = if job.spec.preemptible { Holding::default() } else { open };
         self.each_above(at, |purse| {
             for (sum, part) in [(&mut purse.coming, held), (&mut purse.firm, firm)] {
                 *sum = if leaves { sum.without(part) } else { sum.with(part) };
             }
         });
-    }
-
-    /// What a member holds of what the capacity counts: healthy units of open nodes.
-    fn on_open_nodes(&self, member: &MemberPlacement) -> Holding {
-        let Some(node) = self.state.nodes().get(&member.node).filter(|node| node.is_open()) else { return Holding::default() };
-        let usable = |uuid: &&GpuUuid| !node.unhealthy_gpus.contains_key(*uuid) && node.shape.gpus.iter().any(|gpu| gpu.uuid == **uuid);
-        let slots = member.slots.iter().filter(|slot| slot.0 < node.shape.slots);
-        Holding { gpus: member.gpus.iter().filter(usable).count() as u64, slots: slots.count() as u64 }
     }
 
     /// Why a job may not start beside what is held now (or, `coming`, beside what will be), by the quotas of its line.
@@ -288,15 +295,25 @@ impl<'a> Shares<'a> {
         self.line(one).any(|above| self.line(other).any(|known| known.name == above.name))
     }
 
-    /// Whether a job may have stopped what another queue's job has borrowed: below the queue that both stand under, its own side stays within its
-    /// guarantee with it, and the other side is beyond its own, all the way down to who holds it. The resource is the one that the job asks for: what
-    /// the victim holds of another one is not lent to this side, which could be stopped for it in turn.
+    /// Whether a job's side is within its guarantee with it, at its own queue or at one above it: only then anything is given back to it.
+    pub(super) fn may_ask_back(&self, job: &Job) -> bool {
+        let asked = ask(&job.spec);
+        self.line(&job.spec.queue).any(|knot| within(knot.purse.coming.with(asked), owned(&knot.queue), asked))
+    }
+
+    /// Whether a job may have stopped what a job of another queue has borrowed.
     pub(super) fn may_reclaim(&self, job: &Job, victim: &Job) -> bool {
         let (asked, holds) = (ask(&job.spec), ask(&victim.spec));
-        if (asked.gpus > 0 && holds.gpus == 0) || (asked.slots > 0 && holds.slots == 0) {
-            return false;
-        }
-        let (mine, theirs): (Vec<_>, Vec<_>) = (self.line(&job.spec.queue).collect(), self.line(&victim.spec.queue).collect());
+        let lacks = (asked.gpus > 0 && holds.gpus == 0) || (asked.slots > 0 && holds.slots == 0);
+        !lacks && self.may_reclaim_from(job, &victim.spec.queue)
+    }
+
+    /// Whether a job may have stopped what another queue has borrowed: below the queue that both stand under, its own side stays within its guarantee with
+    /// it, and the other side is beyond its own, all the way down to who holds it. The resource is the one that the job asks for: what is held of another one
+    /// is not lent to this side, which could be stopped for it in turn.
+    pub(super) fn may_reclaim_from(&self, job: &Job, queue: &QueueName) -> bool {
+        let asked = ask(&job.spec);
+        let (mine, theirs): (Vec<_>, Vec<_>) = (self.line(&job.spec.queue).collect(), self.line(queue).collect());
         let common = mine.iter().rev().zip(theirs.iter().rev()).take_while(|(one, other)| one.name == other.name).count();
         let (Some(mine), Some(theirs)) = (mine.len().checked_sub(common + 1).map(|at| mine[at]), theirs.get(..theirs.len() - common))
         else {

@@ -10,11 +10,11 @@ use footplate_types::{EventId, Millis, NodeName, RequestId};
 
 /// Gives every attempt whose members are all released its verdict.
 pub(super) fn close_released(pass: &mut Pass<'_>) {
-    for (job, attempt) in pass.state.active() {
+    for job in pass.state.stirring() {
         if pass.is_full() {
             return;
         }
-        if attempt.is_released() {
+        if let Some(attempt) = job.attempt().filter(|attempt| attempt.is_released()) {
             close(pass, job, attempt);
         }
     }

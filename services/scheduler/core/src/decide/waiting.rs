@@ -1,6 +1,7 @@
 //! Why a job waits: what no node could ever give, or what is in use just now.
 
-use super::board::{Board, Room, Shortage, When, shape_lacks};
+use super::board::{Board, Shape};
+use super::room::{Room, Shortage, shape_lacks};
 use crate::state::{Node, State};
 use footplate_events::facts::JobSpec;
 use footplate_types::NodeName;
@@ -15,11 +16,11 @@ pub(crate) enum Lack {
 }
 
 /// What keeps the job from being placed on this board.
-pub(crate) fn lack(state: &State, board: &Board<'_>, spec: &JobSpec) -> Lack {
-    match never(state, spec) {
-        Some(detail) => Lack::Never(detail),
-        None => Lack::Now(now(state, board, spec)),
+pub(crate) fn lack(state: &State, board: &mut Board<'_>, shape: Shape<'_>) -> Lack {
+    if board.fit(shape).suiting() >= shape.nodes() {
+        return Lack::Now(now(state, board, shape));
     }
+    never(state, shape.spec).map_or_else(|| Lack::Now(now(state, board, shape)), Lack::Never)
 }
 
 /// Why no set of the known nodes could ever take it; `None` when one could.
@@ -66,43 +67,45 @@ pub(crate) fn closed_and_free<'a>(state: &'a State, spec: &JobSpec) -> Vec<(&'a 
 }
 
 /// Whether the open nodes, were they empty, are too few for the whole gang.
-pub(crate) fn too_few_open(board: &Board<'_>, spec: &JobSpec) -> bool {
-    board.eligible(spec).len() < spec.resources.nodes as usize
+pub(crate) fn too_few_open(board: &mut Board<'_>, shape: Shape<'_>) -> bool {
+    board.fit(shape).eligible() < shape.nodes()
 }
 
 /// What is in use or closed just now.
-fn now(state: &State, board: &Board<'_>, spec: &JobSpec) -> String {
+fn now(state: &State, board: &mut Board<'_>, shape: Shape<'_>) -> String {
+    let spec = shape.spec;
     let ask = &spec.resources.per_node;
     let (what, each) = if ask.gpus > 0 { ("gpus", ask.gpus) } else { ("slots", ask.slots) };
     let closed: Vec<String> = state
         .nodes()
         .iter()
-        .filter(|(name, node)| shape_lacks(name, &node.shape, spec).is_none() && !node.is_open())
+        .filter(|(_, node)| !node.is_open())
+        .filter(|(name, node)| shape_lacks(name, &node.shape, spec).is_none())
         .filter_map(|(name, node)| node.closed_because().map(|why| format!("{name} is {why}")))
         .take(3)
         .collect();
-    let eligible = board.eligible(spec);
-    let fitting =
-        eligible.iter().filter(|at| !board.benches[**at].reserved && board.benches[**at].free.holds(board.benches[**at].node, ask));
-    let fitting = fitting.count();
-    if too_few_open(board, spec) && !closed.is_empty() {
-        let open = if eligible.is_empty() { "no open node".to_owned() } else { format!("only {} open nodes", eligible.len()) };
+    let comes = board.fitting_coming(shape) >= shape.nodes();
+    let fit = board.fit(shape);
+    let (eligible, fitting) = (fit.eligible(), fit.fitting());
+    if eligible < shape.nodes() && !closed.is_empty() {
+        let open = if eligible == 0 { "no open node".to_owned() } else { format!("only {eligible} open nodes") };
         return format!("{} asked, and {open} could take a member; {}", spec.resources.nodes, closed.join(", "));
     }
-    let mut detail = format!("{what}: {each} free asked on {} of {} open nodes, {fitting} have them", spec.resources.nodes, eligible.len());
-    let most = eligible.iter().map(|at| (board.benches[*at].free.units(board.benches[*at].node, ask), *at)).max_by_key(|(units, _)| *units);
-    if let Some((units, at)) = most.filter(|_| fitting == 0) {
-        let bench = &board.benches[at];
-        let kept = if bench.reserved { ", kept for a job that has waited longer" } else { "" };
-        detail.push_str(&format!("; most free: {} with {units}{kept}", bench.name));
-        if units >= each && !bench.reserved {
+    let mut detail = format!("{what}: {each} free asked on {} of {eligible} open nodes, {fitting} have them", spec.resources.nodes);
+    let all: Vec<usize> = if fitting == 0 { fit.all_eligible().collect() } else { Vec::new() };
+    let most = all.into_iter().map(|at| (board.plot(at).free.units(board.node(at), ask), at)).max_by_key(|(units, _)| *units);
+    if let Some((units, at)) = most {
+        let reserved = board.plot(at).reserved;
+        let kept = if reserved { ", kept for a job that has waited longer" } else { "" };
+        detail.push_str(&format!("; most free: {} with {units}{kept}", board.name(at)));
+        if units >= each && !reserved {
             detail.push_str(" (its cpus or memory are in use)");
         }
     }
     if !closed.is_empty() {
         detail.push_str(&format!("; {}", closed.join(", ")));
     }
-    if board.seat(&eligible, spec, &[], When::Coming).is_some() {
+    if comes {
         detail.push_str("; enough is coming free");
     }
     detail

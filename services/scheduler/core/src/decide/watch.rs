@@ -2,22 +2,34 @@
 //!
 //! `node.lost` releases nothing: the members on that node wait for the attempt's `lost`; the others are stopped.
 
+use super::ground::{Ground, Nodes};
 use super::pass::Pass;
 use crate::state::{Attempt, How, Job, Member, Node, State};
 use footplate_events::facts::{JobLaunched, JobStopRequested, StopCause};
-use footplate_types::EventId;
+use footplate_types::{EventId, RunId};
+use std::collections::BTreeSet;
 
-/// Looks at every attempt that still holds something.
-pub(super) fn watch(pass: &mut Pass<'_>) {
-    for (job, attempt) in pass.state.active() {
+/// Looks at every attempt that something may have to be said of: because of its members, of their nodes, or of a limit.
+pub(super) fn watch(pass: &mut Pass<'_>, ground: &Ground, nodes: &Nodes<'_>) {
+    let state = pass.state;
+    let mut due: BTreeSet<RunId> = state.stirring().map(|job| job.run).collect();
+    let troubled = ground.troubled.iter().filter_map(|at| nodes.get(*at));
+    due.extend(troubled.flat_map(|(_, node)| node.claims.keys()).map(|key| key.run));
+    for (run, limit) in &state.index().timed {
+        if pass.is_over(pass.facts.age(&limit.since), limit.limit.0) {
+            due.insert(*run);
+        }
+    }
+    for job in due.iter().filter_map(|run| state.jobs().get(run)) {
         if pass.is_full() {
             return;
         }
+        let Some(attempt) = job.attempt() else { continue };
         if attempt.is_released() || pass.is_touched(&job.run) || attempt.stop.is_some() {
             continue;
         }
         let failed = after_failure(attempt);
-        let trouble = failed.or_else(|| after_loss(pass.state, attempt)).or_else(|| after_drain(pass.state, attempt));
+        let trouble = failed.or_else(|| after_loss(state, attempt)).or_else(|| after_drain(state, attempt));
         match trouble.or_else(|| after_limit(pass, job, attempt)) {
             Some(stop) => say_stop(pass, job, attempt, stop),
             None => launch(pass, job, attempt),

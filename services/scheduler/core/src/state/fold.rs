@@ -5,6 +5,7 @@ mod jobs;
 mod nodes;
 mod trials;
 
+use super::index::Filing;
 use super::{Stamp, State};
 use footplate_es::Evolve;
 use footplate_events::{Event, Recorded};
@@ -20,6 +21,18 @@ impl Evolve for State {
             self.revision = recorded.sequence;
         }
         let stamp = Stamp { sequence: recorded.sequence, at: recorded.recorded_at, id: envelope.id };
+        let run = envelope.subject.run_id();
+        let filing = |state: &Self| run.and_then(|run| state.jobs.get(&run)).map(Filing::of);
+        let before = filing(self);
+        self.fold(recorded, stamp);
+        let after = filing(self);
+        self.refile(before, after);
+    }
+}
+
+impl State {
+    fn fold(&mut self, recorded: &Recorded, stamp: Stamp) {
+        let envelope = &recorded.envelope;
         match &envelope.event {
             Event::TermBegan(term) if term.service.as_str() == crate::SERVICE => self.term = Some(stamp),
             Event::QueueConfigured(settings) => {
@@ -57,7 +70,7 @@ impl Evolve for State {
             Event::NodeHealthChanged(fact) => self.node_health_changed(envelope, stamp, fact),
             Event::NodeCordoned(fact) => self.node_marked(envelope, |node, mark| node.cordoned = Some(mark), stamp, &fact.reason),
             Event::NodeDrained(fact) => self.node_marked(envelope, |node, mark| node.drained = Some(mark), stamp, &fact.reason),
-            Event::NodeUncordoned(_) => self.node_uncordoned(envelope),
+            Event::NodeUncordoned(_) => self.node_uncordoned(envelope, stamp),
             Event::NodeLost(fact) => self.node_lost(envelope, stamp, fact),
             Event::TrialSuggested(fact) => self.trial_suggested(envelope, fact),
             Event::TrialPruned(fact) => self.trial_pruned(envelope, &fact.message),

@@ -102,6 +102,32 @@ impl Budget {
     }
 }
 
+/// The kind of a [`WaitReason`]: what a job is told anew when it changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Wait {
+    Held,
+    QueueHeld,
+    Quota,
+    Resources,
+    NoSuchNode,
+    Backoff,
+    Preempting,
+}
+
+impl Wait {
+    pub(crate) const fn of(reason: &WaitReason) -> Self {
+        match reason {
+            WaitReason::Held => Self::Held,
+            WaitReason::QueueHeld => Self::QueueHeld,
+            WaitReason::Quota { .. } => Self::Quota,
+            WaitReason::Resources { .. } => Self::Resources,
+            WaitReason::NoSuchNode { .. } => Self::NoSuchNode,
+            WaitReason::Backoff => Self::Backoff,
+            WaitReason::Preempting => Self::Preempting,
+        }
+    }
+}
+
 /// Where a living job stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Stage {
@@ -198,6 +224,11 @@ impl Job {
             Stage::Active(attempt) => Some(attempt),
             Stage::Pending { .. } => None,
         }
+    }
+
+    /// Its place among the pending jobs of its queue.
+    pub(crate) fn turn(&self) -> super::Turn {
+        (std::cmp::Reverse(self.priority), self.submitted.sequence, self.run)
     }
 
     /// Retries of a budget spent so far.

@@ -90,6 +90,10 @@ pub struct Node {
     pub claims: BTreeMap<ClaimKey, Claim>,
     /// The sequence of the last event that changed what its assignment says.
     pub assigned_at: u64,
+    /// The sequence of the last event that changed what it offers, what of it is to be had, or what stands on it.
+    pub changed_at: u64,
+    /// The sequence of the registration that began its generation.
+    pub raised_at: u64,
 }
 
 impl Node {

@@ -4,7 +4,7 @@ use crate::world::*;
 use footplate_es::Evolve;
 use footplate_events::facts::*;
 use footplate_events::{Envelope, Recorded, Subject};
-use footplate_scheduler_core::{Facts, Policy, State, Timeline, decide};
+use footplate_scheduler_core::{Facts, Memory, Policy, State, Timeline, decide};
 use footplate_types::*;
 
 /// The same story with other broker times.
@@ -38,12 +38,11 @@ fn a_broker_clock_that_jumped_back_an_hour_delays_no_start_and_ends_no_run() {
             seed: 0,
             policy: &policy,
             timeline: &timeline,
-            settled: None,
         };
-        let first = decide(&state, &facts(500));
+        let first = decide(&state, &facts(500), &mut Memory::default());
         assert_eq!(first.decisions.len(), 1, "only the placement of the second job: {first:?}");
         assert_eq!(first.wake_in, Some(Millis(60_000)), "the running limit counts from the term's start at the latest");
-        let late = decide(&state, &facts(60_500));
+        let late = decide(&state, &facts(60_500), &mut Memory::default());
         assert!(late.decisions.iter().any(
             |decision| matches!(&decision.event, footplate_events::Event::JobStopRequested(stop) if stop.cause == StopCause::TimedOut)
         ));

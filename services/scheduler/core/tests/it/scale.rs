@@ -4,7 +4,7 @@ use crate::world::*;
 use footplate_es::Evolve;
 use footplate_events::facts::*;
 use footplate_events::{Event, Subject};
-use footplate_scheduler_core::{Facts, Policy, State, Timeline, decide};
+use footplate_scheduler_core::{Facts, Memory, Policy, State, Timeline, decide};
 use footplate_types::*;
 
 fn big(nodes: u32, jobs: u32) -> State {
@@ -46,10 +46,9 @@ fn a_look_at_1000_nodes_and_10000_pending_jobs_takes_far_less_than_a_pass_over_e
         seed: 0,
         policy: &policy,
         timeline: &timeline,
-        settled: None,
     };
     let begun = std::time::Instant::now();
-    let ruling = decide(&state, &facts);
+    let ruling = decide(&state, &facts, &mut Memory::default());
     let took = begun.elapsed();
     let placed = ruling.decisions.iter().filter(|decision| matches!(decision.event, Event::JobPlaced(_))).count();
     assert_eq!(ruling.decisions.len(), 10_000, "every job is placed or told why not");

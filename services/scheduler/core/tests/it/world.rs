@@ -5,9 +5,9 @@ use footplate_es::harness::Story;
 use footplate_es::{Decision, Evolve};
 use footplate_events::facts::*;
 use footplate_events::{Event, Subject};
-use footplate_scheduler_core::{Facts, Policy, Ruling, Settled, Stamp, State, Timeline, decide};
+use footplate_scheduler_core::{Facts, Memory, Policy, Ruling, Stamp, State, Timeline, decide};
 use footplate_types::*;
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 pub struct World {
@@ -17,7 +17,7 @@ pub struct World {
     pub elapsed: u64,
     pub policy: Policy,
     pub checker: Checker,
-    settled: Cell<Option<Settled>>,
+    memory: RefCell<Memory>,
     ids: BTreeSet<EventId>,
     submitted: u8,
 }
@@ -99,7 +99,7 @@ impl World {
             elapsed: 1_000,
             policy: Policy::default(),
             checker: Checker::default(),
-            settled: Cell::new(None),
+            memory: RefCell::default(),
             ids: BTreeSet::new(),
             submitted: 0,
         };
@@ -112,7 +112,7 @@ impl World {
         let service = ServiceName::parse("scheduler").unwrap();
         self.record(Subject::term(&service), TermBegan { service, instance: "here".to_owned() });
         self.state = self.story.folded();
-        self.settled.set(None);
+        self.memory.take();
         let term: &Stamp = self.state.term().unwrap();
         self.timeline = Timeline::begin(term, Millis(self.elapsed));
     }
@@ -138,13 +138,12 @@ impl World {
             seed: 0,
             policy: &self.policy,
             timeline: &self.timeline,
-            settled: None,
         };
-        let ruling = decide(&self.state, &facts);
-        assert_eq!(ruling, decide(&self.state, &facts), "the same state and facts, the same ruling");
-        let told = Facts { settled: self.settled.get(), ..facts };
-        assert_eq!(ruling, decide(&self.state, &told), "what was settled before saves work and changes nothing");
-        self.settled.set(ruling.settled);
+        let anew = || decide(&self.state, &facts, &mut Memory::default());
+        let ruling = anew();
+        assert_eq!(ruling, anew(), "the same state and facts, the same ruling");
+        let remembered = decide(&self.state, &facts, &mut self.memory.borrow_mut());
+        assert_eq!(ruling, remembered, "what was kept of the looks before saves work and changes nothing");
         ruling
     }
 

@@ -116,6 +116,7 @@ impl State {
         let Some(node) = self.nodes.get_mut(node) else { return };
         let Some(claim) = node.claims.remove(&ClaimKey { placed, run, attempt, member }) else { return };
         node.assigned_at = sequence;
+        node.changed_at = sequence;
         if let Some(queue) = self.queues.get_mut(queue) {
             queue.holding.remove(&claim);
         }

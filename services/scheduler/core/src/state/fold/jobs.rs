@@ -1,7 +1,7 @@
 //! Jobs: submitted, asked about, placed, launched, stopped, requeued, ended.
 
 use crate::state::{
-    Answer, Ask, Attempt, Budget, Chain, Claim, ClaimKey, EndedJob, Job, Launch, Member, MemberStage, PastAttempt, PendingKey, Request,
+    Answer, Ask, Attempt, Budget, Chain, Claim, ClaimKey, EndedJob, Job, Launch, Member, MemberStage, PastAttempt, Request,
     Stage, Stamp, State, Stop,
 };
 use footplate_es::Cause as EventCause;
@@ -11,13 +11,8 @@ use footplate_events::facts::{
     MemberPlacement, Outcome, StopCause, WaitReason,
 };
 use footplate_types::{AttemptNumber, Millis, RequestId};
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-fn key(job: &Job) -> PendingKey {
-    PendingKey { priority: Reverse(job.priority), queue: job.spec.queue.clone(), submitted: job.submitted.sequence, run: job.run }
-}
 
 fn remember(answers: &mut BTreeMap<RequestId, Answer>, request: RequestId, answer: Answer) {
     answers.entry(request).or_insert(answer);
@@ -66,7 +61,6 @@ impl State {
             answers: BTreeMap::new(),
         };
         self.queues.entry(job.spec.queue.clone()).or_default().living += 1;
-        self.pending.insert(key(&job));
         self.jobs.insert(run, job);
     }
 
@@ -117,7 +111,11 @@ impl State {
     pub(super) fn job_waiting(&mut self, envelope: &Envelope, stamp: Stamp, fact: &JobWaiting) {
         let Some(job) = self.job_of(envelope) else { return };
         job.latest = stamp;
-        if let Stage::Pending { reason, .. } = &mut job.stage {
+        if let Stage::Pending { reason, backoff, .. } = &mut job.stage {
+            // Whoever waits for something else has its back-off behind it, whatever a later leader's clock says.
+            if !matches!(fact.reason, WaitReason::Backoff | WaitReason::Held | WaitReason::QueueHeld) {
+                *backoff = Millis(0);
+            }
             *reason = Some(fact.reason.clone());
         }
     }
@@ -136,13 +134,8 @@ impl State {
 
     pub(super) fn job_reprioritized(&mut self, envelope: &Envelope, stamp: Stamp, fact: &JobReprioritized) {
         let Some(job) = self.job_of(envelope) else { return };
-        let before = key(job);
         job.latest = stamp;
         job.priority = fact.priority;
-        let after = key(job);
-        if self.pending.remove(&before) {
-            self.pending.insert(after);
-        }
         self.answered(envelope, stamp, Some(fact.request), None);
     }
 
@@ -154,7 +147,6 @@ impl State {
         }
         let run = job.run;
         let queue = job.spec.queue.clone();
-        let pending = key(job);
         job.latest = stamp;
         job.last_attempt = fact.attempt;
         let member = |placement: &MemberPlacement| Member { placement: placement.clone(), stage: MemberStage::Preparing };
@@ -171,8 +163,6 @@ impl State {
             endings: Vec::new(),
             void,
         }));
-        self.pending.remove(&pending);
-        self.active.insert(run);
         if void {
             return;
         }
@@ -185,6 +175,7 @@ impl State {
                 let key = ClaimKey { placed: stamp.sequence, run, attempt: fact.attempt, member: placement.member };
                 node.claims.insert(key, claim);
                 node.assigned_at = stamp.sequence;
+                node.changed_at = stamp.sequence;
             }
         }
     }
@@ -243,6 +234,12 @@ impl State {
             }
         }
         self.reassign(&nodes, stamp.sequence);
+        // What stands on them is coming free.
+        for name in &nodes {
+            if let Some(node) = self.nodes.get_mut(name) {
+                node.changed_at = stamp.sequence;
+            }
+        }
         self.answered(envelope, stamp, fact.request, None);
     }
 
@@ -262,9 +259,6 @@ impl State {
         job.class = Job::class_of(&job.spec, &job.avoid);
         let reason = (fact.backoff.0 > 0).then_some(WaitReason::Backoff);
         job.stage = Stage::Pending { since: stamp, backoff: fact.backoff, reason };
-        let (run, pending) = (job.run, key(job));
-        self.active.remove(&run);
-        self.pending.insert(pending);
     }
 
     pub(super) fn job_ended(&mut self, envelope: &Envelope, stamp: Stamp, fact: &JobEnded) {
@@ -272,10 +266,8 @@ impl State {
         if job.attempt().is_some_and(|attempt| !attempt.is_released()) {
             return;
         }
-        let (run, pending) = (job.run, key(job));
+        let run = job.run;
         let Some(job) = self.jobs.remove(&run) else { return };
-        self.pending.remove(&pending);
-        self.active.remove(&run);
         if let Some(queue) = self.queues.get_mut(&job.spec.queue) {
             queue.living = queue.living.saturating_sub(1);
         }

@@ -14,6 +14,10 @@ impl State {
             Some(node) if fact.epoch < node.epoch => {}
             Some(node) => {
                 node.unhealthy_gpus.retain(|uuid, _| shape.gpus.iter().any(|gpu| gpu.uuid == *uuid));
+                if fact.epoch > node.epoch {
+                    node.raised_at = stamp.sequence;
+                }
+                node.changed_at = stamp.sequence;
                 node.epoch = fact.epoch;
                 node.boot_id.clone_from(&fact.boot_id);
                 node.shape = shape;
@@ -35,6 +39,8 @@ impl State {
                     unhealthy_gpus: BTreeMap::new(),
                     claims: BTreeMap::new(),
                     assigned_at: stamp.sequence,
+                    changed_at: stamp.sequence,
+                    raised_at: stamp.sequence,
                 };
                 self.nodes.insert(name, node);
             }
@@ -43,6 +49,7 @@ impl State {
 
     pub(super) fn node_health_changed(&mut self, envelope: &Envelope, stamp: Stamp, fact: &NodeHealthChanged) {
         let Some(node) = envelope.subject.node_name().and_then(|name| self.nodes.get_mut(&name)) else { return };
+        node.changed_at = stamp.sequence;
         let mark = Mark { stamp, reason: fact.reason.clone() };
         match (&fact.gpu, fact.healthy) {
             (None, true) => node.unhealthy = None,
@@ -58,12 +65,14 @@ impl State {
 
     pub(super) fn node_marked(&mut self, envelope: &Envelope, set: impl Fn(&mut Node, Mark), stamp: Stamp, reason: &str) {
         if let Some(node) = envelope.subject.node_name().and_then(|name| self.nodes.get_mut(&name)) {
+            node.changed_at = stamp.sequence;
             set(node, Mark { stamp, reason: reason.to_owned() });
         }
     }
 
-    pub(super) fn node_uncordoned(&mut self, envelope: &Envelope) {
+    pub(super) fn node_uncordoned(&mut self, envelope: &Envelope, stamp: Stamp) {
         if let Some(node) = envelope.subject.node_name().and_then(|name| self.nodes.get_mut(&name)) {
+            node.changed_at = stamp.sequence;
             node.cordoned = None;
             node.drained = None;
         }
@@ -72,6 +81,7 @@ impl State {
     pub(super) fn node_lost(&mut self, envelope: &Envelope, stamp: Stamp, fact: &NodeLost) {
         let Some(node) = envelope.subject.node_name().and_then(|name| self.nodes.get_mut(&name)) else { return };
         if fact.epoch >= node.epoch {
+            node.changed_at = stamp.sequence;
             node.lost = Some(Mark { stamp, reason: fact.reason.clone() });
         }
     }

@@ -1,0 +1,227 @@
+//! What the decisions look up of the jobs, kept beside them: who waits where, who may be due, who could be stopped. All of it follows from the jobs alone
+//! and is brought up to date with every event, so that a look costs what there is to decide and not what there is.
+
+use super::{Job, Stage, Stamp, Wait};
+use footplate_events::facts::JobSpec;
+use footplate_types::{Digest, Millis, QueueName, RunId};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The place of a pending job in its queue: a larger priority first, then the order of submission.
+pub(crate) type Turn = (Reverse<i32>, u64, RunId);
+
+/// Jobs of one queue that stand or fall together: what the first of them cannot get, none behind it can get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct GroupKey {
+    /// They fit on the same nodes.
+    pub(crate) class: Digest,
+    /// They may borrow alike.
+    pub(crate) preemptible: bool,
+}
+
+/// The jobs of a group, by what was told last of why they wait.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Group(BTreeMap<Option<Wait>, BTreeSet<Turn>>);
+
+impl Group {
+    /// The first job behind `last`; the first of all without it.
+    pub(crate) fn next(&self, last: Option<&Turn>) -> Option<Turn> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let from = last.map_or(Unbounded, Excluded);
+        self.0.values().filter_map(|jobs| jobs.range((from, Unbounded)).next()).min().copied()
+    }
+
+    /// The jobs that were told something else.
+    pub(crate) fn told_otherwise(&self, wait: Wait) -> impl Iterator<Item = &Turn> {
+        self.0.iter().filter(move |(told, _)| **told != Some(wait)).flat_map(|(_, jobs)| jobs)
+    }
+}
+
+/// A limit that runs from an event on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limit {
+    pub(crate) since: Stamp,
+    pub(crate) limit: Millis,
+}
+
+/// Which attempt would go first among those that may be stopped for others: of the lowest priority, then the youngest.
+pub(crate) type Stoppable = (i32, Reverse<u64>, RunId);
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Index {
+    /// Pending jobs that may be considered together, by queue.
+    pub(crate) waiting: BTreeMap<QueueName, BTreeMap<GroupKey, Group>>,
+    /// Pending jobs for which others are being stopped.
+    pub(crate) first: BTreeSet<Turn>,
+    /// Pending jobs that wait for their back-off, or are held and were not told so.
+    pub(crate) apart: BTreeSet<Turn>,
+    /// Active jobs of which something may have to be said, whatever the clock and their nodes say.
+    pub(crate) stirring: BTreeSet<RunId>,
+    /// What limits the attempts of active jobs.
+    pub(crate) timed: BTreeMap<RunId, Limit>,
+    /// What limits how long pending jobs wait for their first placement.
+    pub(crate) expiring: BTreeMap<RunId, Limit>,
+    /// Attempts that may be stopped for others, by queue.
+    pub(crate) stoppable: BTreeMap<QueueName, BTreeSet<Stoppable>>,
+    /// How many jobs are pending, by queue.
+    pub(crate) pending: BTreeMap<QueueName, u64>,
+}
+
+/// Where a job stands in the index.
+#[derive(Clone, Debug)]
+pub(super) struct Filing {
+    spec: Arc<JobSpec>,
+    class: Digest,
+    turn: Turn,
+    pending: Option<Sort>,
+    expiring: Option<Limit>,
+    stirring: bool,
+    timed: Option<Limit>,
+    stoppable: Option<Stoppable>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    Group(Option<Wait>),
+    First,
+    Apart,
+    /// Held, and told so: nothing is to be said of it.
+    Parked,
+}
+
+impl Filing {
+    /// Whether both stand at the same places.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let of = |filing: &Self| (filing.class, filing.turn, filing.pending, filing.expiring, filing.stirring, filing.timed, filing.stoppable);
+        Arc::ptr_eq(&self.spec, &other.spec) && of(self) == of(other)
+    }
+
+    pub(super) fn of(job: &Job) -> Self {
+        let mut filing = Self {
+            spec: job.spec.clone(),
+            class: job.class,
+            turn: job.turn(),
+            pending: None,
+            expiring: None,
+            stirring: false,
+            timed: None,
+            stoppable: None,
+        };
+        match &job.stage {
+            Stage::Pending { backoff, reason, .. } => {
+                let told = reason.as_ref().map(Wait::of);
+                filing.pending = Some(match told {
+                    Some(Wait::Held) if job.held => Sort::Parked,
+                    _ if job.held || backoff.0 > 0 => Sort::Apart,
+                    Some(Wait::Preempting) => Sort::First,
+                    told => Sort::Group(told),
+                });
+                let limit = job.spec.limits.max_pending;
+                if limit.0 > 0 && job.last_attempt.0 == 0 {
+                    filing.expiring = Some(Limit { since: job.submitted, limit });
+                }
+            }
+            Stage::Active(attempt) => {
+                let over = attempt.is_released();
+                let goes_on = !over && attempt.stop.is_none();
+                let launches = attempt.launched.is_none() && attempt.is_ready() && attempt.rendezvous.is_some();
+                filing.stirring = over || (goes_on && (launches || attempt.first_failure().is_some()));
+                if goes_on {
+                    filing.timed = match &attempt.launched {
+                        None => Some(Limit { since: attempt.placed, limit: attempt.ready_within }),
+                        Some(launch) => {
+                            Some(Limit { since: launch.stamp, limit: job.spec.limits.max_duration }).filter(|of| of.limit.0 > 0)
+                        }
+                    };
+                    let first = (job.priority, Reverse(attempt.placed.sequence), job.run);
+                    filing.stoppable = job.spec.preemptible.then_some(first);
+                }
+            }
+        }
+        filing
+    }
+}
+
+impl Index {
+    pub(super) fn file(&mut self, filing: &Filing) {
+        let Filing { spec, class, turn, .. } = filing;
+        if let Some(sort) = filing.pending {
+            *self.pending.entry(spec.queue.clone()).or_default() += 1;
+            match sort {
+                Sort::Group(told) => {
+                    let groups = self.waiting.entry(spec.queue.clone()).or_default();
+                    let group = groups.entry(GroupKey { class: *class, preemptible: spec.preemptible }).or_default();
+                    group.0.entry(told).or_default().insert(*turn);
+                }
+                Sort::First => _ = self.first.insert(*turn),
+                Sort::Apart => _ = self.apart.insert(*turn),
+                Sort::Parked => {}
+            }
+        }
+        if filing.stirring {
+            self.stirring.insert(turn.2);
+        }
+        if let Some(limit) = filing.timed {
+            self.timed.insert(turn.2, limit);
+        }
+        if let Some(limit) = filing.expiring {
+            self.expiring.insert(turn.2, limit);
+        }
+        if let Some(first) = filing.stoppable {
+            self.stoppable.entry(spec.queue.clone()).or_default().insert(first);
+        }
+    }
+
+    pub(super) fn unfile(&mut self, filing: &Filing) {
+        let Filing { spec, class, turn, .. } = filing;
+        if let Some(sort) = filing.pending {
+            if let Some(count) = self.pending.get_mut(&spec.queue) {
+                *count -= 1;
+                if *count == 0 {
+                    self.pending.remove(&spec.queue);
+                }
+            }
+            match sort {
+                Sort::Group(told) => self.unfile_group(spec, *class, told, turn),
+                Sort::First => _ = self.first.remove(turn),
+                Sort::Apart => _ = self.apart.remove(turn),
+                Sort::Parked => {}
+            }
+        }
+        if filing.stirring {
+            self.stirring.remove(&turn.2);
+        }
+        if filing.timed.is_some() {
+            self.timed.remove(&turn.2);
+        }
+        if filing.expiring.is_some() {
+            self.expiring.remove(&turn.2);
+        }
+        if let (Some(first), Some(all)) = (filing.stoppable, self.stoppable.get_mut(&spec.queue)) {
+            all.remove(&first);
+            if all.is_empty() {
+                self.stoppable.remove(&spec.queue);
+            }
+        }
+    }
+
+    fn unfile_group(&mut self, spec: &JobSpec, class: Digest, told: Option<Wait>, turn: &Turn) {
+        let Some(groups) = self.waiting.get_mut(&spec.queue) else { return };
+        let key = GroupKey { class, preemptible: spec.preemptible };
+        let Some(group) = groups.get_mut(&key) else { return };
+        if let Some(jobs) = group.0.get_mut(&told) {
+            jobs.remove(turn);
+            if jobs.is_empty() {
+                group.0.remove(&told);
+            }
+        }
+        if group.0.is_empty() {
+            groups.remove(&key);
+        }
+        if groups.is_empty() {
+            self.waiting.remove(&spec.queue);
+        }
+    }
+}

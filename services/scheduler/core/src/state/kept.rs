@@ -1,0 +1,27 @@
+//! How a state is kept in a snapshot: without what follows from the rest.
+
+use super::{EndedJob, Job, Node, Queue, Stamp, State, Wanted};
+use footplate_types::{NodeName, QueueName, RunId};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// As [`State`], without its index.
+#[derive(Deserialize)]
+pub(super) struct Kept {
+    position: u64,
+    revision: u64,
+    term: Option<Stamp>,
+    queues: BTreeMap<QueueName, Queue>,
+    jobs: BTreeMap<RunId, Job>,
+    ended: BTreeMap<RunId, EndedJob>,
+    nodes: BTreeMap<NodeName, Node>,
+    wanted: BTreeMap<RunId, Wanted>,
+    asking: BTreeSet<RunId>,
+}
+
+impl From<Kept> for State {
+    fn from(kept: Kept) -> Self {
+        let Kept { position, revision, term, queues, jobs, ended, nodes, wanted, asking } = kept;
+        Self { position, revision, term, queues, index: Self::indexed(&jobs), jobs, ended, nodes, wanted, asking }
+    }
+}
