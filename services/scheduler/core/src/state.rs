@@ -66,6 +66,8 @@ pub struct State {
     jobs: BTreeMap<RunId, Job>,
     ended: BTreeMap<RunId, EndedJob>,
     nodes: BTreeMap<NodeName, Node>,
+    /// The sequence of the last event that added a node.
+    joined_at: u64,
     /// Trials whose job is not submitted yet.
     wanted: BTreeMap<RunId, Wanted>,
     /// Jobs, living or ended, with requests that have no answer.
@@ -124,6 +126,10 @@ impl State {
 
     pub(crate) fn revision(&self) -> u64 {
         self.revision
+    }
+
+    pub(crate) fn joined_at(&self) -> u64 {
+        self.joined_at
     }
 
     pub(crate) fn index(&self) -> &Index {

@@ -62,10 +62,14 @@ pub(crate) struct Standing {
 #[derive(Debug, Default)]
 pub(crate) struct Ground {
     position: u64,
+    /// The event that was the last to add a node.
+    joined_at: u64,
     names: Vec<NodeName>,
     pub(super) plots: Vec<Plot>,
     /// How often each has changed, from 1.
     changes: Vec<u32>,
+    /// The plots that have changed, in order, and how often it was begun anew.
+    journal: (u64, Vec<usize>),
     racks: BTreeMap<Option<String>, u32>,
     fits: BTreeMap<Digest, Fit>,
     /// By queue.
@@ -85,16 +89,18 @@ impl Ground {
     /// Brings it up to date with a state, whose nodes it answers with.
     pub(super) fn refresh<'a>(&mut self, state: &'a State) -> Nodes<'a> {
         let nodes: Nodes<'a> = state.nodes().iter().collect();
-        let known = state.position() >= self.position
-            && self.names.len() == nodes.len()
-            && self.names.iter().zip(&nodes).all(|(name, (other, _))| name == *other);
+        let known = state.position() >= self.position && self.joined_at == state.joined_at();
         if !known {
-            *self = Self { names: nodes.iter().map(|(name, _)| (*name).clone()).collect(), ..Self::default() };
+            let names = nodes.iter().map(|(name, _)| (*name).clone()).collect();
+            *self = Self { names, joined_at: state.joined_at(), journal: (1, Vec::new()), ..Self::default() };
             self.plots.resize_with(nodes.len(), Plot::default);
             self.changes.resize(nodes.len(), 0);
         }
         if self.fits.len() > FITS_MOST {
             self.fits.clear();
+        }
+        if self.journal.1.len() > JOURNAL_MOST {
+            self.journal = (self.journal.0 + 1, Vec::new());
         }
         self.position = state.position();
         for at in 0..nodes.len() {
@@ -162,6 +168,7 @@ impl Ground {
     fn moved(&mut self, at: usize) {
         let plot = &self.plots[at];
         self.changes[at] = self.changes[at].wrapping_add(1).max(1);
+        self.journal.1.push(at);
         mark(&mut self.differing, at, plot.free != plot.coming);
     }
 
@@ -184,7 +191,7 @@ impl Ground {
     /// Where the jobs of a class fit, brought up to date.
     pub(super) fn fit(&mut self, nodes: &Nodes<'_>, class: Digest, spec: &JobSpec, avoid: &[NodeName]) -> &Fit {
         let fit = self.fits.entry(class).or_default();
-        fit.refresh(nodes, &self.plots, &self.changes, spec, avoid);
+        fit.refresh(nodes, &self.plots, &self.changes, &self.journal, spec, avoid);
         fit
     }
 
@@ -227,8 +234,8 @@ const QUALITY: u32 = 14;
 /// The most units that a score tells apart.
 const UNITS_MOST: u32 = (1 << QUALITY) - 2;
 
-/// Plots whose changes are compared in one go.
-const STRETCH: usize = 64;
+/// Changes that are remembered in order. A shape that has seen none of them is compared with every plot.
+const JOURNAL_MOST: usize = 65_536;
 
 /// It could take a member if it were empty and open.
 const SUITS: u8 = 1;
@@ -239,6 +246,8 @@ const ELIGIBLE: u8 = 2;
 #[derive(Debug, Default)]
 pub(crate) struct Fit {
     seen: Vec<u32>,
+    /// How far the journal was read.
+    read: (u64, usize),
     /// Of a member now.
     scores: Vec<Score>,
     marks: Vec<u8>,
@@ -249,23 +258,31 @@ pub(crate) struct Fit {
 }
 
 impl Fit {
-    fn refresh(&mut self, nodes: &Nodes<'_>, plots: &[Plot], changes: &[u32], spec: &JobSpec, avoid: &[NodeName]) {
+    fn refresh(
+        &mut self,
+        nodes: &Nodes<'_>,
+        plots: &[Plot],
+        changes: &[u32],
+        (begun, journal): &(u64, Vec<usize>),
+        spec: &JobSpec,
+        avoid: &[NodeName],
+    ) {
         let count = plots.len();
         if self.seen.len() != count {
             *self = Self { seen: vec![0; count], scores: vec![NONE; count], marks: vec![0; count], ..Self::default() };
         }
-        for from in (0..count).step_by(STRETCH) {
-            let to = (from + STRETCH).min(count);
-            if self.seen[from..to] == changes[from..to] {
-                continue;
+        let from = (self.read.0 == *begun).then_some(self.read.1);
+        let mut look = |at: usize| {
+            if self.seen[at] != changes[at] {
+                self.seen[at] = changes[at];
+                self.look_at(at, nodes[at], &plots[at], spec, avoid);
             }
-            for at in from..to {
-                if self.seen[at] != changes[at] {
-                    self.seen[at] = changes[at];
-                    self.look_at(at, nodes[at], &plots[at], spec, avoid);
-                }
-            }
+        };
+        match from.and_then(|from| journal.get(from..)) {
+            Some(changed) => changed.iter().copied().for_each(&mut look),
+            None => (0..count).for_each(&mut look),
         }
+        self.read = (*begun, journal.len());
     }
 
     fn look_at(&mut self, at: usize, (name, node): (&NodeName, &Node), plot: &Plot, spec: &JobSpec, avoid: &[NodeName]) {

@@ -17,8 +17,6 @@ pub(crate) struct Head<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Line<'a> {
     groups: Vec<&'a Group>,
-    /// Groups of which no more is looked at.
-    dropped: Vec<bool>,
     heads: BinaryHeap<Reverse<(Turn, Option<usize>)>>,
     /// The first of all.
     front: Option<&'a Job>,
@@ -29,7 +27,7 @@ impl<'a> Line<'a> {
     pub(super) fn of(groups: &'a BTreeMap<GroupKey, Group>) -> Self {
         let groups: Vec<&Group> = groups.values().collect();
         let heads = groups.iter().enumerate().filter_map(|(at, group)| Some(Reverse((group.next(None)?, Some(at))))).collect();
-        Self { dropped: vec![false; groups.len()], groups, heads, front: None }
+        Self { groups, heads, front: None }
     }
 
     /// One more job, of no group.
@@ -39,37 +37,25 @@ impl<'a> Line<'a> {
 
     /// Finds the first job anew.
     pub(super) fn settle(&mut self, state: &'a State) {
-        while let Some(Reverse((turn, group))) = self.heads.peek() {
-            let dropped = group.is_some_and(|at| self.dropped[at]);
-            let job = state.jobs().get(&turn.2).filter(|_| !dropped);
-            if job.is_some() {
-                self.front = job;
-                return;
-            }
-            self.heads.pop();
-        }
-        self.front = None;
+        self.front = self.heads.peek().and_then(|Reverse((turn, _))| state.jobs().get(&turn.2));
     }
 
     pub(super) fn front(&self) -> Option<&'a Job> {
         self.front
     }
 
-    /// The first job, taken out.
+    /// The first job, taken out. Those behind it in its group follow when [`Line::go_on`] says so.
     pub(super) fn pop(&mut self, state: &'a State) -> Option<Head<'a>> {
         let job = self.front?;
         let Reverse((turn, group)) = self.heads.pop()?;
-        if let Some(next) = group.and_then(|at| Some(Reverse((self.groups[at].next(Some(&turn))?, Some(at))))) {
-            self.heads.push(next);
-        }
         self.settle(state);
         Some(Head { job, turn, group })
     }
 
-    /// Nothing more of the group that a job was taken from.
-    pub(super) fn drop_group(&mut self, head: &Head<'a>, state: &'a State) {
-        if let Some(at) = head.group {
-            self.dropped[at] = true;
+    /// The next of the group that a job was taken from may have its turn.
+    pub(super) fn go_on(&mut self, head: &Head<'a>, state: &'a State) {
+        if let Some(next) = head.group.and_then(|at| Some(Reverse((self.groups[at].next(Some(&head.turn))?, Some(at))))) {
+            self.heads.push(next);
             self.settle(state);
         }
     }

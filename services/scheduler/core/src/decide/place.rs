@@ -158,14 +158,13 @@ impl<'a> Round<'a> {
 
     fn consider(&mut self, pass: &mut Pass<'a>, head: &Head<'a>) {
         if pass.is_touched(&head.job.run) {
-            return;
+            return self.shares.go_on(head);
         }
-        let Turned::Waits(wait) = self.try_to_start(pass, head.job) else { return };
+        let Turned::Waits(wait) = self.try_to_start(pass, head.job) else { return self.shares.go_on(head) };
         self.tell(pass, head.job, wait.clone());
         if !head.is_of_group() {
             return;
         }
-        self.shares.drop_group(head);
         let state = pass.state;
         let Some(group) = state.group_of(head.job) else { return };
         // Whoever stands before it has had its own turn.
@@ -182,7 +181,7 @@ impl<'a> Round<'a> {
     /// Starts the job, or tells why not.
     fn try_to_start(&mut self, pass: &mut Pass<'a>, job: &'a Job) -> Turned {
         let shape = Shape::of(job);
-        let (lacks_now, lacks_coming) = (self.shares.lacks(&job.spec, false), self.shares.lacks(&job.spec, true));
+        let (lacks_now, lacks_coming) = self.shares.lacks_both(&job.spec);
         if lacks_now.is_none()
             && let Some(seats) = self.board.seat(shape, When::Now)
         {

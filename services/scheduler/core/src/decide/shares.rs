@@ -38,10 +38,19 @@ struct Turn {
 /// One queue of the tree.
 struct Knot<'a> {
     name: &'a QueueName,
-    queue: Queue,
+    queue: &'a Queue,
     parent: Option<usize>,
     below: Vec<usize>,
     purse: Purse,
+    /// What is its own.
+    own: Holding,
+    /// What nobody else can have of it and all below it: what is its own, or what work that cannot be preempted holds there.
+    kept: Holding,
+    /// What those right below it have of either.
+    below_firm: Holding,
+    below_kept: Holding,
+    /// The rank of its next job among its siblings', while that and what it holds are as they were.
+    turn: Option<Turn>,
     /// Its own pending jobs, in order.
     jobs: Line<'a>,
     /// Where the next job of it and all below it waits.
@@ -57,6 +66,16 @@ pub(crate) struct Shares<'a> {
     next: Option<usize>,
     /// What the open nodes have, in use or not.
     capacity: Holding,
+    /// What is guaranteed to all queues, those below others too.
+    own: Holding,
+}
+
+impl Knot<'_> {
+    /// What nobody else can have of it, with `asked` more held at it by what cannot be preempted and so much kept of those below it.
+    fn kept_with(&self, asked: Holding, below: Holding) -> Holding {
+        let held = self.purse.firm.without(self.below_firm).with(asked).with(below);
+        Holding { gpus: held.gpus.max(self.own.gpus), slots: held.slots.max(self.own.slots) }
+    }
 }
 
 fn ask(spec: &JobSpec) -> Holding {
@@ -84,18 +103,32 @@ impl<'a> Shares<'a> {
     /// The tree of a state. Its pending jobs are told by [`Shares::queue_up`], what leaves by [`Shares::leaves`].
     pub(crate) fn new(state: &'a State, board: &Board<'_>) -> Self {
         let mut shares =
-            Self { state, knots: Vec::new(), places: BTreeMap::new(), tops: Vec::new(), next: None, capacity: board.ground.capacity };
+            Self {
+                state,
+                knots: Vec::new(),
+                places: BTreeMap::new(),
+                tops: Vec::new(),
+                next: None,
+                capacity: board.ground.capacity,
+                own: Holding::default(),
+            };
         for (name, queue) in state.queues() {
             shares.places.insert(name, shares.knots.len());
             let knot = Knot {
                 name,
-                queue: queue.clone(),
+                own: owned(queue),
+                kept: Holding::default(),
+                below_firm: Holding::default(),
+                below_kept: Holding::default(),
+                turn: None,
+                queue,
                 parent: None,
                 below: Vec::new(),
                 purse: Purse::default(),
                 jobs: Line::default(),
                 next: None,
             };
+            shares.own = shares.own.with(knot.own);
             shares.knots.push(knot);
         }
         for at in 0..shares.knots.len() {
@@ -117,7 +150,50 @@ impl<'a> Shares<'a> {
                 purse.firm = purse.firm.with(standing.firm);
             });
         }
+        for top in shares.tops.clone() {
+            shares.keep_below(top);
+        }
         shares
+    }
+
+    /// What is kept of a queue, from those below it up.
+    fn keep_below(&mut self, at: usize) {
+        let (mut firm, mut kept) = (Holding::default(), Holding::default());
+        for below in self.knots[at].below.clone() {
+            self.keep_below(below);
+            firm = firm.with(self.knots[below].purse.firm);
+            kept = kept.with(self.knots[below].kept);
+        }
+        let knot = &mut self.knots[at];
+        (knot.below_firm, knot.below_kept) = (firm, kept);
+        knot.kept = knot.kept_with(Holding::default(), knot.below_kept);
+    }
+
+    /// As [`Shares::keep_below`], after what cannot be preempted has changed at a queue.
+    fn keep_above(&mut self, at: Option<usize>, before: &[Holding]) {
+        let mut next = at;
+        let mut before = before.iter();
+        while let Some(at) = next {
+            let knot = &mut self.knots[at];
+            let kept = knot.kept_with(Holding::default(), knot.below_kept);
+            let (kept_before, firm) = (std::mem::replace(&mut knot.kept, kept), knot.purse.firm);
+            next = knot.parent;
+            if let (Some(above), Some(firm_before)) = (next, before.next()) {
+                let above = &mut self.knots[above];
+                above.below_kept = above.below_kept.without(kept_before).with(kept);
+                above.below_firm = above.below_firm.without(*firm_before).with(firm);
+            }
+        }
+    }
+
+    /// Changes what cannot be preempted at a queue and those above it.
+    fn change_firm(&mut self, at: Option<usize>, change: impl Fn(&mut Holding)) {
+        let mut before = Vec::with_capacity(crate::DEPTH_MAX);
+        self.each_above(at, |purse| {
+            before.push(purse.firm);
+            change(&mut purse.firm);
+        });
+        self.keep_above(at, &before);
     }
 
     fn each_above(&mut self, at: Option<usize>, mut change: impl FnMut(&mut Purse)) {
@@ -165,20 +241,20 @@ impl<'a> Shares<'a> {
 
     fn find(&mut self, at: usize) {
         let own = self.knots[at].jobs.front().map(|_| at);
-        self.knots[at].next = own.or_else(|| self.best(&self.knots[at].below));
+        let next = own.or_else(|| self.best(&self.knots[at].below));
+        let job = next.and_then(|next| self.knots[next].jobs.front());
+        let turn = job.map(|job| self.turn(&self.knots[at], job));
+        (self.knots[at].next, self.knots[at].turn) = (next, turn);
     }
 
     /// Where among some siblings the next job waits.
     fn best(&self, siblings: &[usize]) -> Option<usize> {
-        let turns = siblings.iter().filter_map(|at| {
-            let next = self.knots[*at].next?;
-            Some((self.turn(&self.knots[*at], self.knots[next].jobs.front()?), next))
-        });
+        let turns = siblings.iter().filter_map(|at| Some((self.knots[*at].turn?, self.knots[*at].next?)));
         turns.min().map(|(_, next)| next)
     }
 
     fn turn(&self, knot: &Knot<'_>, job: &Job) -> Turn {
-        let (held, own) = (knot.purse.now.with(ask(&job.spec)), owned(&knot.queue));
+        let (held, own) = (knot.purse.now.with(ask(&job.spec)), knot.own);
         let borrows = !within(held, own, ask(&job.spec));
         let share = if borrows { share(held, self.capacity) / u128::from(knot.queue.settings.weight.max(1)) } else { share(held, own) };
         Turn { borrows, share, age: job.submitted.sequence }
@@ -192,10 +268,10 @@ impl<'a> Shares<'a> {
         head
     }
 
-    /// None of a job's group can have its turn.
-    pub(super) fn drop_group(&mut self, head: &Head<'a>) {
+    /// The next of a job's group may have its turn.
+    pub(super) fn go_on(&mut self, head: &Head<'a>) {
         if let Some(at) = self.places.get(&head.job.spec.queue).copied() {
-            self.knots[at].jobs.drop_group(head, self.state);
+            self.knots[at].jobs.go_on(head, self.state);
             self.look_again(at);
         }
     }
@@ -215,20 +291,15 @@ impl<'a> Shares<'a> {
         self.keeps(job);
         let (at, asked) = (self.places.get(&job.spec.queue).copied(), ask(&job.spec));
         self.each_above(at, |purse| purse.now = purse.now.with(asked));
-        if let Some(at) = at {
-            self.look_again(at);
-        }
     }
 
     /// What is coming is kept for a job.
     pub(super) fn keeps(&mut self, job: &Job) {
         let (at, asked, firm) = (self.places.get(&job.spec.queue).copied(), ask(&job.spec), !job.spec.preemptible);
-        self.each_above(at, |purse| {
-            purse.coming = purse.coming.with(asked);
-            if firm {
-                purse.firm = purse.firm.with(asked);
-            }
-        });
+        self.each_above(at, |purse| purse.coming = purse.coming.with(asked));
+        if firm {
+            self.change_firm(at, |firm| *firm = firm.with(asked));
+        }
     }
 
     /// What a member of a job holds is being given up, or is not after all.
@@ -236,21 +307,32 @@ impl<'a> Shares<'a> {
         let at = self.places.get(&job.spec.queue).copied();
         let (held, open) = (Claim::of(member).held(), usable_of(self.state, member));
         let firm = if job.spec.preemptible { Holding::default() } else { open };
-        self.each_above(at, |purse| {
-            for (sum, part) in [(&mut purse.coming, held), (&mut purse.firm, firm)] {
-                *sum = if leaves { sum.without(part) } else { sum.with(part) };
-            }
-        });
+        let shift = |sum: &mut Holding, part: Holding| *sum = if leaves { sum.without(part) } else { sum.with(part) };
+        self.each_above(at, |purse| shift(&mut purse.coming, held));
+        if firm != Holding::default() {
+            self.change_firm(at, |sum| shift(sum, firm));
+        }
     }
 
     /// Why a job may not start beside what is held now (or, `coming`, beside what will be), by the quotas of its line.
     pub(crate) fn lacks(&self, spec: &JobSpec, coming: bool) -> Option<String> {
+        self.over_quota(spec, coming).or_else(|| self.unlendable(spec))
+    }
+
+    /// Both: beside what is held now, and beside what will be.
+    pub(super) fn lacks_both(&self, spec: &JobSpec) -> (Option<String>, Option<String>) {
+        let (now, coming) = (self.over_quota(spec, false), self.over_quota(spec, true));
+        let lent = if now.is_none() || coming.is_none() { self.unlendable(spec) } else { None };
+        (now.or_else(|| lent.clone()), coming.or(lent))
+    }
+
+    fn over_quota(&self, spec: &JobSpec, coming: bool) -> Option<String> {
         let asked = ask(spec);
         let lacks = |knot: &Knot<'_>| {
             let held = if coming { knot.purse.coming } else { knot.purse.now };
             told(&spec.queue, knot.name, quota_lack(&knot.queue.settings.quota, held, asked.gpus, asked.slots))
         };
-        self.line(&spec.queue).find_map(lacks).or_else(|| self.unlendable(spec))
+        self.line(&spec.queue).find_map(lacks)
     }
 
     /// Why work that cannot be preempted may not borrow what it asks: a guarantee might ask for it back. `None` when it may.
@@ -260,13 +342,10 @@ impl<'a> Shares<'a> {
         }
         let asked = ask(spec);
         let at = self.places.get(&spec.queue).copied();
-        if at.is_some() && self.line(&spec.queue).all(|knot| within(knot.purse.firm.with(asked), owned(&knot.queue), asked)) {
+        if at.is_some() && self.line(&spec.queue).all(|knot| within(knot.purse.firm.with(asked), knot.own, asked)) {
             return None;
         }
-        // A queue that nobody has used yet stands in no tree.
-        let unknown = if at.is_none() { asked } else { Holding::default() };
-        let kept = self.tops.iter().fold(unknown, |sum, top| sum.with(self.kept(*top, at, asked)));
-        let own = self.knots.iter().fold(Holding::default(), |sum, knot| sum.with(owned(&knot.queue)));
+        let kept = self.kept_asking(at, asked);
         let told = |what: &str, asked: u64, kept: u64, own: u64, there: u64| {
             let missing = kept.checked_sub(there).filter(|missing| *missing > 0 && asked > 0 && own > 0)?;
             Some(format!(
@@ -274,20 +353,23 @@ impl<'a> Shares<'a> {
                  preemptible may borrow them"
             ))
         };
-        let gpus = told("gpus", asked.gpus, kept.gpus, own.gpus, self.capacity.gpus);
-        gpus.or_else(|| told("slots", asked.slots, kept.slots, own.slots, self.capacity.slots))
+        let gpus = told("gpus", asked.gpus, kept.gpus, self.own.gpus, self.capacity.gpus);
+        gpus.or_else(|| told("slots", asked.slots, kept.slots, self.own.slots, self.capacity.slots))
     }
 
-    /// What nobody else can have of a queue and all below it: what is its own, or what work that cannot be preempted holds there, with `asked` at one.
-    fn kept(&self, at: usize, asking: Option<usize>, asked: Holding) -> Holding {
-        let knot = &self.knots[at];
-        let below = knot.below.iter().fold(Holding::default(), |sum, below| sum.with(self.kept(*below, asking, asked)));
-        let firm_below = knot.below.iter().fold(Holding::default(), |sum, below| sum.with(self.knots[*below].purse.firm));
-        let firm = knot.purse.firm;
-        let alone = Holding { gpus: firm.gpus.saturating_sub(firm_below.gpus), slots: firm.slots.saturating_sub(firm_below.slots) };
-        let asked = if asking == Some(at) { asked } else { Holding::default() };
-        let (held, own) = (alone.with(asked).with(below), owned(&knot.queue));
-        Holding { gpus: held.gpus.max(own.gpus), slots: held.slots.max(own.slots) }
+    /// What nobody else could have of all queues, if what cannot be preempted held `asked` more at one of them.
+    fn kept_asking(&self, at: Option<usize>, asked: Holding) -> Holding {
+        let all = self.tops.iter().fold(Holding::default(), |sum, top| sum.with(self.knots[*top].kept));
+        // A queue that nobody has used yet stands in no tree.
+        let Some(mut at) = at else { return all.with(asked) };
+        let mut kept = self.knots[at].kept_with(asked, self.knots[at].below_kept);
+        while let Some(above) = self.knots[at].parent {
+            let knot = &self.knots[above];
+            let below = knot.below_kept.without(self.knots[at].kept).with(kept);
+            kept = knot.kept_with(Holding::default(), below);
+            at = above;
+        }
+        all.without(self.knots[at].kept).with(kept)
     }
 
     /// Whether a quota may bind both queues: one that both stand under, or are.
@@ -298,7 +380,7 @@ impl<'a> Shares<'a> {
     /// Whether a job's side is within its guarantee with it, at its own queue or at one above it: only then anything is given back to it.
     pub(super) fn may_ask_back(&self, job: &Job) -> bool {
         let asked = ask(&job.spec);
-        self.line(&job.spec.queue).any(|knot| within(knot.purse.coming.with(asked), owned(&knot.queue), asked))
+        self.line(&job.spec.queue).any(|knot| within(knot.purse.coming.with(asked), knot.own, asked))
     }
 
     /// Whether a job may have stopped what a job of another queue has borrowed.
@@ -319,7 +401,7 @@ impl<'a> Shares<'a> {
         else {
             return false;
         };
-        let lends = |knot: &&Knot<'_>| !within(knot.purse.coming, owned(&knot.queue), asked);
-        within(mine.purse.coming.with(asked), owned(&mine.queue), asked) && !theirs.is_empty() && theirs.iter().all(lends)
+        let lends = |knot: &&Knot<'_>| !within(knot.purse.coming, knot.own, asked);
+        within(mine.purse.coming.with(asked), mine.own, asked) && !theirs.is_empty() && theirs.iter().all(lends)
     }
 }

@@ -15,13 +15,14 @@ pub(super) struct Kept {
     jobs: BTreeMap<RunId, Job>,
     ended: BTreeMap<RunId, EndedJob>,
     nodes: BTreeMap<NodeName, Node>,
+    joined_at: u64,
     wanted: BTreeMap<RunId, Wanted>,
     asking: BTreeSet<RunId>,
 }
 
 impl From<Kept> for State {
     fn from(kept: Kept) -> Self {
-        let Kept { position, revision, term, queues, jobs, ended, nodes, wanted, asking } = kept;
-        Self { position, revision, term, queues, index: Self::indexed(&jobs), jobs, ended, nodes, wanted, asking }
+        let Kept { position, revision, term, queues, jobs, ended, nodes, joined_at, wanted, asking } = kept;
+        Self { position, revision, term, queues, index: Self::indexed(&jobs), jobs, ended, nodes, joined_at, wanted, asking }
     }
 }

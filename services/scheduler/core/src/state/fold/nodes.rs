@@ -43,6 +43,7 @@ impl State {
                     raised_at: stamp.sequence,
                 };
                 self.nodes.insert(name, node);
+                self.joined_at = stamp.sequence;
             }
         }
     }
