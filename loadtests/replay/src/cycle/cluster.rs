@@ -4,8 +4,8 @@ use crate::pack::dice::Dice;
 use anyhow::Result;
 use footplate_es::{Decision, Evolve};
 use footplate_events::facts::{
-    AttemptExited, AttemptReady, DocumentRef, Exit, FinalOffsets, JobSpec, JobSubmitted, Launcher, Limits, MemberExited, MemberReady, PerNode,
-    PlacementAsk, QueueConfigured, Quota, Rendezvous, ResourceAsk, RetryPolicy, StopPolicy, TermBegan, Why, WorkerExit,
+    AttemptExited, AttemptReady, DocumentRef, Exit, FinalOffsets, JobSpec, JobSubmitted, Launcher, Limits, MemberExited, MemberReady,
+    PerNode, PlacementAsk, QueueConfigured, Quota, Rendezvous, ResourceAsk, RetryPolicy, StopPolicy, TermBegan, Why, WorkerExit,
 };
 use footplate_events::{Envelope, Event, Recorded, Subject};
 use footplate_scheduler_core::{Attempt, Facts, Memory, Policy, State, Timeline, decide};
@@ -90,8 +90,12 @@ impl Cluster {
             let settings = QueueConfigured { guarantee: guarantee(own * TEAMS), ..QueueConfigured::default() };
             cluster.record(Subject::queue(&above), settings.into(), None);
             for team in 0..TEAMS {
-                let settings =
-                    QueueConfigured { weight: 1 + team % 3, guarantee: guarantee(own), parent: Some(above.clone()), ..QueueConfigured::default() };
+                let settings = QueueConfigured {
+                    weight: 1 + team % 3,
+                    guarantee: guarantee(own),
+                    parent: Some(above.clone()),
+                    ..QueueConfigured::default()
+                };
                 cluster.record(Subject::queue(&queue(department, team)), settings.into(), None);
             }
         }

@@ -7,6 +7,7 @@
 
 mod board;
 mod ground;
+mod hold;
 mod line;
 mod pass;
 mod place;
@@ -20,7 +21,6 @@ mod watch;
 
 pub(crate) use board::{Board, Shape, When};
 pub use ground::Memory;
-pub(crate) use ground::Ground;
 pub(crate) use shares::Shares;
 pub(crate) use waiting::{Lack, closed_and_free, lack, never, too_few_open};
 
@@ -28,6 +28,7 @@ use crate::facts::{Facts, Settled};
 use crate::state::State;
 use footplate_es::Decision;
 use footplate_types::Millis;
+use ground::Nodes;
 use pass::Pass;
 
 /// What a look led to.
@@ -47,14 +48,14 @@ pub fn decide(state: &State, facts: &Facts<'_>, memory: &mut Memory) -> Ruling {
     verdict::close_released(&mut pass);
     requests::answer(&mut pass);
     watch::watch(&mut pass, &memory.ground, &nodes);
-    look_at_pending(&mut pass, memory);
+    look_at_pending(&mut pass, memory, nodes);
     let (ruling, settled) = pass.ruling();
     memory.settled = settled;
     ruling
 }
 
 /// Looks at every pending job, unless the last look has shown that nothing can be placed and that still holds.
-fn look_at_pending(pass: &mut Pass<'_>, memory: &mut Memory) {
+fn look_at_pending<'a>(pass: &mut Pass<'a>, memory: &mut Memory, nodes: Nodes<'a>) {
     let (revision, now) = (pass.state.revision(), pass.facts.elapsed);
     let holds = |settled: &Settled| settled.revision == revision && settled.until.is_none_or(|until| now < until);
     if let Some(settled) = memory.settled.filter(|settled| pass.is_empty() && holds(settled)) {
@@ -63,7 +64,8 @@ fn look_at_pending(pass: &mut Pass<'_>, memory: &mut Memory) {
     let before = pass.take_wake();
     place::expire(pass);
     if !pass.is_full() && !pass.state.index().pending.is_empty() {
-        memory.ground = place::place(pass, std::mem::take(&mut memory.ground));
+        let board = Board::new(std::mem::take(&mut memory.ground), nodes);
+        memory.ground = place::place(pass, board);
     }
     let until = pass.take_wake();
     if pass.is_empty() {

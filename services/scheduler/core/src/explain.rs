@@ -1,6 +1,6 @@
 //! Why a job waits, told afresh: the recorded reason says only its kind for certain; the numbers are of this moment.
 
-use crate::decide::{Board, Ground, Lack, Shape, Shares, When, closed_and_free, lack, too_few_open};
+use crate::decide::{Board, Lack, Shape, Shares, When, closed_and_free, lack, too_few_open};
 use crate::state::{Job, Node, Stage, State};
 use footplate_events::facts::{JobSpec, WaitReason};
 use footplate_types::{NodeName, RunId};
@@ -35,7 +35,7 @@ pub fn outlook(state: &State, spec: &JobSpec) -> Option<WaitReason> {
     if state.is_shut(&spec.queue) {
         return Some(WaitReason::QueueHeld);
     }
-    let mut board = Board::new(state, Ground::default());
+    let mut board = Board::of(state);
     if let Some(detail) = Shares::new(state, &board).lacks(spec, false) {
         return Some(WaitReason::Quota { detail });
     }
@@ -61,7 +61,7 @@ fn fresh(state: &State, job: &Job, recorded: Option<&WaitReason>) -> Option<Wait
     if state.is_shut(&job.spec.queue) {
         return Some(WaitReason::QueueHeld);
     }
-    let mut board = Board::new(state, Ground::default());
+    let mut board = Board::of(state);
     if let Some(detail) = Shares::new(state, &board).lacks(&job.spec, false) {
         return Some(WaitReason::Quota { detail });
     }
@@ -90,7 +90,7 @@ fn opened_by((name, node): (&NodeName, &Node)) -> String {
 fn room_comes(state: &State, job: &Job) -> String {
     let closed: Vec<String> = closed_and_free(state, &job.spec).into_iter().take(NODES_NAMED).map(opened_by).collect();
     let opened = closed.join(", or ");
-    if too_few_open(&mut Board::new(state, Ground::default()), Shape::of(job)) && !opened.is_empty() {
+    if too_few_open(&mut Board::of(state), Shape::of(job)) && !opened.is_empty() {
         return format!("a closed node has to be opened: {opened}; or a node has to join");
     }
     let preempting = if job.spec.preemptible { "" } else { "; a larger priority may also preempt what is preemptible" };

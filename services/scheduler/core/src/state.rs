@@ -140,11 +140,6 @@ impl State {
         self.jobs.values().filter_map(|job| Some((job, job.attempt()?)))
     }
 
-    /// Active jobs of which something may have to be said, whatever the clock and their nodes say.
-    pub(crate) fn stirring(&self) -> impl Iterator<Item = &Job> {
-        self.index.stirring.iter().filter_map(|run| self.jobs.get(run))
-    }
-
     /// The pending jobs that stand or fall with this one.
     pub(crate) fn group_of(&self, job: &Job) -> Option<&Group> {
         let key = GroupKey { class: job.class, preemptible: job.spec.preemptible };

@@ -52,9 +52,15 @@ impl<'j> Shape<'j> {
 pub(crate) type Seat = (usize, Claim);
 
 impl<'a> Board<'a> {
-    /// The nodes of a state. `ground` is what is known of them already; [`Board::ground`] gives it back.
-    pub(crate) fn new(state: &'a State, mut ground: Ground) -> Self {
+    /// The nodes of a state, with nothing known of them.
+    pub(crate) fn of(state: &'a State) -> Self {
+        let mut ground = Ground::default();
         let nodes = ground.refresh(state);
+        Self::new(ground, nodes)
+    }
+
+    /// The nodes of the state that `ground` was brought up to date with. [`Board::ground`] gives it back.
+    pub(super) fn new(ground: Ground, nodes: Nodes<'a>) -> Self {
         Self { ground, nodes, changed: Vec::new() }
     }
 
@@ -93,8 +99,13 @@ impl<'a> Board<'a> {
     }
 
     /// Whether a member could stand on a node if that were empty, by what [`Board::fit`] found last.
+    pub(super) fn is_eligible(&self, shape: Shape<'_>, at: usize) -> bool {
+        self.ground.known(&shape.class).is_some_and(|fit| fit.is_eligible(at))
+    }
+
+    /// As [`Board::is_eligible`], of a node that is not kept for another job.
     pub(super) fn may_stand(&self, shape: Shape<'_>, at: usize) -> bool {
-        self.ground.known(&shape.class).is_some_and(|fit| fit.is_eligible(at)) && !self.plot(at).reserved
+        self.is_eligible(shape, at) && !self.plot(at).reserved
     }
 
     /// Whether a member fits on a node when everything that is being stopped has left, by what [`Board::fit`] found last.
@@ -137,6 +148,16 @@ impl<'a> Board<'a> {
         Some(chosen.into_iter().map(|at| (at, room(at).pick(self.node(at), &shape.spec.resources.per_node))).collect())
     }
 
+    /// Seats for the whole gang now, these nodes, which are kept for others, among them.
+    pub(super) fn seat_also(&mut self, shape: Shape<'_>, also: &[usize]) -> Option<Vec<Seat>> {
+        self.fit(shape);
+        let fit = self.ground.known(&shape.class)?;
+        let place = |at: &usize| (score(&self.plot(*at).free, self.nodes[*at], shape.spec, shape.avoid), *at);
+        let also = also.iter().map(place).filter(|(score, _)| *score != Score::MAX);
+        let chosen = self.choose(fit.places().chain(also).collect(), shape.nodes())?;
+        Some(chosen.into_iter().map(|at| (at, self.plot(at).free.pick(self.node(at), &shape.spec.resources.per_node))).collect())
+    }
+
     fn choose(&self, mut places: Vec<(Score, usize)>, count: usize) -> Option<Vec<usize>> {
         if places.len() < count || count == 0 {
             return None;
@@ -155,7 +176,9 @@ impl<'a> Board<'a> {
         }
         let first = |rack: &Vec<(Score, usize)>| rack.iter().map(|(_, at)| *at).min();
         let mut racks: Vec<Vec<(Score, usize)>> = racks.into_values().collect();
-        if count > 1 && let Some(one) = racks.iter().filter(|rack| rack.len() >= count).min_by_key(|rack| (rack.len(), first(rack))) {
+        if count > 1
+            && let Some(one) = racks.iter().filter(|rack| rack.len() >= count).min_by_key(|rack| (rack.len(), first(rack)))
+        {
             racks = vec![one.clone()];
         }
         if count == 1 {
@@ -194,9 +217,9 @@ impl<'a> Board<'a> {
         });
     }
 
-    /// A node is kept free.
-    pub(super) fn reserve(&mut self, at: usize) {
-        self.change(at, |plot| plot.reserved = true);
+    /// A node is kept free, or is not after all.
+    pub(super) fn reserve(&mut self, at: usize, reserved: bool) {
+        self.change(at, |plot| plot.reserved = reserved);
     }
 
     fn change(&mut self, at: usize, change: impl FnOnce(&mut Plot)) {

@@ -1,8 +1,8 @@
 //! The pending jobs of one queue in the order of their turns, group by group.
 
-use crate::state::{Group, GroupKey, Job, State, Turn};
+use crate::state::{Group, Job, State, Turn};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 
 /// A job whose turn it is.
 #[derive(Clone, Copy, Debug)]
@@ -24,8 +24,7 @@ pub(super) struct Line<'a> {
 
 impl<'a> Line<'a> {
     /// The jobs of these groups. [`Line::settle`] comes before anything is asked of it.
-    pub(super) fn of(groups: &'a BTreeMap<GroupKey, Group>) -> Self {
-        let groups: Vec<&Group> = groups.values().collect();
+    pub(super) fn of(groups: Vec<&'a Group>) -> Self {
         let heads = groups.iter().enumerate().filter_map(|(at, group)| Some(Reverse((group.next(None)?, Some(at))))).collect();
         Self { groups, heads, front: None }
     }

@@ -9,11 +9,12 @@
 
 use super::board::{Board, Seat, Shape, When};
 use super::ground::Ground;
+use super::hold::Holds;
 use super::line::Head;
 use super::pass::Pass;
-use super::shares::Shares;
+use super::shares::{Place, Shares};
 use super::waiting::{Lack, lack};
-use crate::state::{Claim, Job, Stage, Stamp, Wait};
+use crate::state::{Claim, Group, GroupKey, Job, Stage, Wait};
 use footplate_events::facts::{Cause, JobEnded, JobPlaced, JobWaiting, MemberPlacement, Outcome, View, WaitReason};
 use footplate_types::{Digest, MemberIndex, Rank};
 use std::collections::BTreeMap;
@@ -43,8 +44,23 @@ pub(super) struct Round<'a> {
     pub(super) shares: Shares<'a>,
     /// What is told of shapes that find no room.
     told: BTreeMap<Digest, WaitReason>,
-    reservations: usize,
+    /// What room there was for a shape when it was asked first.
+    rooms: BTreeMap<Digest, RoomOf>,
+    pub(super) holds: Holds,
     members: usize,
+}
+
+/// What room there is for a shape.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RoomOf {
+    /// Now.
+    pub(super) now: bool,
+    /// When everything that is being stopped has left.
+    pub(super) coming: bool,
+    /// There would be if everybody left.
+    open: bool,
+    /// There never would be, on all nodes that ever registered.
+    pub(super) never: bool,
 }
 
 /// What comes of a job's turn.
@@ -56,10 +72,10 @@ enum Turned {
 }
 
 /// Places what can be placed, preempts for what may preempt, and records why the others wait.
-pub(super) fn place(pass: &mut Pass<'_>, ground: Ground) -> Ground {
+pub(super) fn place<'a>(pass: &mut Pass<'a>, board: Board<'a>) -> Ground {
     let state = pass.state;
     let index = state.index();
-    let mut round = Round::new(pass, ground);
+    let mut round = Round::new(pass, board);
     round.tell_shut(pass);
     let job = |turn: &crate::state::Turn| state.jobs().get(&turn.2);
     let mut first: Vec<&Job> = index.first.iter().filter_map(job).collect();
@@ -77,7 +93,8 @@ pub(super) fn place(pass: &mut Pass<'_>, ground: Ground) -> Ground {
             None => apart.push(job),
         }
     }
-    round.shares.queue_up(apart.into_iter());
+    round.reserve_first(pass);
+    round.queue_up(pass, apart);
     while !pass.is_full() && round.members < pass.facts.policy.members_max {
         let Some(head) = round.shares.pop() else { break };
         round.consider(pass, &head);
@@ -86,11 +103,10 @@ pub(super) fn place(pass: &mut Pass<'_>, ground: Ground) -> Ground {
 }
 
 impl<'a> Round<'a> {
-    fn new(pass: &Pass<'a>, ground: Ground) -> Self {
+    fn new(pass: &Pass<'a>, board: Board<'a>) -> Self {
         let state = pass.state;
-        let board = Board::new(state, ground);
         let shares = Shares::new(state, &board);
-        let mut round = Self { board, shares, told: BTreeMap::new(), reservations: 0, members: 0 };
+        let mut round = Self { board, shares, told: BTreeMap::new(), rooms: BTreeMap::new(), holds: Holds::default(), members: 0 };
         // What this very look has stopped is leaving too.
         for job in pass.stopped().filter_map(|run| state.jobs().get(run)) {
             let Some(attempt) = job.attempt().filter(|attempt| !attempt.void && attempt.stop.is_none()) else { continue };
@@ -102,6 +118,59 @@ impl<'a> Round<'a> {
             }
         }
         round
+    }
+
+    /// What room there was for a shape when it was asked first in this look.
+    pub(super) fn room_of(&mut self, shape: Shape<'_>) -> RoomOf {
+        if let Some(room) = self.rooms.get(&shape.class) {
+            return *room;
+        }
+        let (count, coming) = (shape.nodes(), self.board.fitting_coming(shape));
+        let fit = self.board.fit(shape);
+        let room =
+            RoomOf { now: fit.fitting() >= count, coming: coming >= count, open: fit.eligible() >= count, never: fit.suiting() < count };
+        self.rooms.insert(shape.class, room);
+        room
+    }
+
+    /// Lines up whom something may come of: a place, a preemption, or another reason than was told. Everybody else waits for what he was told.
+    fn queue_up(&mut self, pass: &Pass<'a>, apart: Vec<&'a Job>) {
+        let state = pass.state;
+        let mut rooms: BTreeMap<Digest, (RoomOf, bool)> = BTreeMap::new();
+        for (key, group) in state.index().waiting.values().flatten() {
+            if rooms.contains_key(&key.class) {
+                continue;
+            }
+            let Some(job) = group.next(None).and_then(|turn| state.jobs().get(&turn.2)) else { continue };
+            let shape = Shape::of(job);
+            let room = self.room_of(shape);
+            // Nodes that are kept may have made it less.
+            let beside = self.could_stand_beside(shape);
+            let now = self.board.fit(shape).fitting() >= group.nodes;
+            rooms.insert(key.class, (RoomOf { now, ..room }, beside));
+        }
+        let all = &state.index().stoppable;
+        let wanted = |shares: &Shares<'a>, key: &GroupKey, group: &Group, place: Place| {
+            let Some((room, beside)) = rooms.get(&key.class) else { return true };
+            let (lacks_now, lacks_coming) = shares.group_lacks(group, key.preemptible, place);
+            if (!lacks_now && (room.now || *beside)) || (!lacks_coming && room.coming) {
+                return true;
+            }
+            let less_urgent = || {
+                let first = all.get(shares.queue_at(place)).and_then(|own| own.first());
+                first.is_some_and(|(priority, _, _)| *priority < group.priority())
+            };
+            if room.open && (less_urgent() || shares.may_ask_back(place, group.asked)) {
+                return true;
+            }
+            let wait = match (lacks_coming || lacks_now, room.never) {
+                (true, _) => Wait::Quota,
+                (false, true) => Wait::NoSuchNode,
+                (false, false) => Wait::Resources,
+            };
+            group.told_otherwise(wait).next().is_some()
+        };
+        self.shares.queue_up(wanted, apart.into_iter());
     }
 
     /// Jobs of queues that start nothing.
@@ -168,6 +237,17 @@ impl<'a> Round<'a> {
         let state = pass.state;
         let Some(group) = state.group_of(head.job) else { return };
         // Whoever stands before it has had its own turn.
+        for job in self.short_ones_behind(state, head.job, group) {
+            if pass.is_full() {
+                return;
+            }
+            if !pass.is_touched(&job.run)
+                && self.shares.lacks(&job.spec, false).is_none()
+                && let Some(seats) = self.seat_beside(job)
+            {
+                self.start(pass, job, &seats);
+            }
+        }
         for turn in group.told_otherwise(Wait::of(&wait)).filter(|turn| **turn > head.turn) {
             if pass.is_full() {
                 return;
@@ -180,10 +260,20 @@ impl<'a> Round<'a> {
 
     /// Starts the job, or tells why not.
     fn try_to_start(&mut self, pass: &mut Pass<'a>, job: &'a Job) -> Turned {
+        self.lift(job, true);
+        let turned = self.try_to_place(pass, job);
+        match turned {
+            Turned::Served => self.free_holds(job),
+            Turned::Waits(_) => self.lift(job, false),
+        }
+        turned
+    }
+
+    fn try_to_place(&mut self, pass: &mut Pass<'a>, job: &'a Job) -> Turned {
         let shape = Shape::of(job);
         let (lacks_now, lacks_coming) = self.shares.lacks_both(&job.spec);
         if lacks_now.is_none()
-            && let Some(seats) = self.board.seat(shape, When::Now)
+            && let Some(seats) = self.board.seat(shape, When::Now).or_else(|| self.seat_beside(job))
         {
             self.start(pass, job, &seats);
             return Turned::Served;
@@ -206,9 +296,6 @@ impl<'a> Round<'a> {
             return Turned::Waits(WaitReason::Quota { detail });
         }
         let reason = self.no_room(pass, job);
-        if let (WaitReason::Resources { .. }, Stage::Pending { since, .. }) = (&reason, &job.stage) {
-            self.reserve(pass, job, since);
-        }
         Turned::Waits(lacks_now.map_or(reason, |detail| WaitReason::Quota { detail }))
     }
 
@@ -245,6 +332,7 @@ impl<'a> Round<'a> {
         };
         let members: Vec<MemberPlacement> = seats.iter().enumerate().map(member).collect();
         self.board.take(seats);
+        self.stands_beside(job, seats);
         self.shares.starts(job);
         self.members += members.len();
         let facts = pass.facts;
@@ -266,28 +354,6 @@ impl<'a> Round<'a> {
         match lack(pass.state, &mut self.board, Shape::of(job)) {
             Lack::Never(detail) => WaitReason::NoSuchNode { detail },
             Lack::Now(_) => WaitReason::Resources { detail: "what it takes is being stopped; it starts when that has left".to_owned() },
-        }
-    }
-
-    /// Keeps nodes free for a job that has waited its patience: those that have most of what it asks.
-    fn reserve(&mut self, pass: &mut Pass<'a>, job: &Job, since: &Stamp) {
-        let (shape, ask) = (Shape::of(job), &job.spec.resources.per_node);
-        let count = shape.nodes();
-        if self.reservations >= pass.facts.policy.reservations_max || self.board.fit(shape).eligible() < count {
-            return;
-        }
-        if !pass.is_over(pass.facts.age(since), pass.facts.policy.patience.0) {
-            return;
-        }
-        let mut nodes: Vec<usize> = self.board.fit(shape).all_eligible().collect();
-        nodes.retain(|at| !self.board.plot(*at).reserved);
-        nodes.sort_by_key(|at| std::cmp::Reverse(self.board.coming(*at).units(self.board.node(*at), ask)));
-        if nodes.len() < count {
-            return;
-        }
-        self.reservations += 1;
-        for at in &nodes[..count] {
-            self.board.reserve(*at);
         }
     }
 }

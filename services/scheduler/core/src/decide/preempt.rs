@@ -8,7 +8,7 @@ use super::board::Shape;
 use super::pass::Pass;
 use super::place::Round;
 use super::room::Room;
-use crate::state::{Attempt, Claim, Job, Stoppable};
+use crate::state::{Attempt, Claim, Holding, Job, Stoppable};
 use footplate_events::facts::{JobStopRequested, StopCause};
 use std::collections::BTreeMap;
 
@@ -78,8 +78,9 @@ impl<'a> Round<'a> {
     fn candidates(&self, pass: &Pass<'a>, job: &Job) -> Vec<Victim<'a>> {
         let (state, own) = (pass.state, &job.spec.queue);
         let all = &state.index().stoppable;
-        let mut found: Vec<&Stoppable> = all.get(own).into_iter().flatten().take_while(|(priority, _, _)| *priority < job.priority).collect();
-        if self.shares.may_ask_back(job) {
+        let mut found: Vec<&Stoppable> =
+            all.get(own).into_iter().flatten().take_while(|(priority, _, _)| *priority < job.priority).collect();
+        if self.shares.place(own).is_some_and(|place| self.shares.may_ask_back(place, Holding::asked(&job.spec))) {
             let lending = all.iter().filter(|(queue, _)| *queue != own && self.shares.may_reclaim_from(job, queue));
             found.extend(lending.flat_map(|(_, attempts)| attempts));
             found.sort_unstable();

@@ -10,7 +10,7 @@
 use super::board::Board;
 use super::ground::usable_of;
 use super::line::{Head, Line};
-use crate::state::{Claim, Holding, Job, Queue, State, quota_lack, told};
+use crate::state::{Claim, Group, GroupKey, Holding, Job, Queue, State, quota_lack, told};
 use footplate_events::facts::{JobSpec, MemberPlacement, Quota};
 use footplate_types::QueueName;
 use std::collections::BTreeMap;
@@ -51,11 +51,17 @@ struct Knot<'a> {
     below_kept: Holding,
     /// The rank of its next job among its siblings', while that and what it holds are as they were.
     turn: Option<Turn>,
+    /// Nothing of it starts.
+    shut: bool,
     /// Its own pending jobs, in order.
     jobs: Line<'a>,
     /// Where the next job of it and all below it waits.
     next: Option<usize>,
 }
+
+/// Where a queue stands in the tree.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place(usize);
 
 /// The tree of one look.
 pub(crate) struct Shares<'a> {
@@ -78,11 +84,6 @@ impl Knot<'_> {
     }
 }
 
-fn ask(spec: &JobSpec) -> Holding {
-    let of_all = |per_node: u32| u64::from(per_node) * u64::from(spec.resources.nodes);
-    Holding { gpus: of_all(spec.resources.per_node.gpus), slots: of_all(spec.resources.per_node.slots) }
-}
-
 /// What is a queue's own. A closed one needs nothing.
 fn owned(queue: &Queue) -> Holding {
     let own = if queue.settings.closed { Quota::default() } else { queue.settings.guarantee };
@@ -94,6 +95,11 @@ fn within(held: Holding, own: Holding, asked: Holding) -> bool {
     (asked.gpus == 0 || held.gpus <= own.gpus) && (asked.slots == 0 || held.slots <= own.slots)
 }
 
+fn is_over(quota: &Quota, held: Holding, asked: Holding) -> bool {
+    let over = |asked: u64, held: u64, quota: Option<u32>| asked > 0 && quota.is_some_and(|quota| held > quota.into());
+    over(asked.gpus, held.gpus, quota.gpus) || over(asked.slots, held.slots, quota.slots)
+}
+
 fn share(held: Holding, of: Holding) -> u128 {
     let part = |held: u64, of: u64| u128::from(held) * WHOLE / u128::from(of.max(1));
     part(held.gpus, of.gpus).max(part(held.slots, of.slots))
@@ -102,16 +108,15 @@ fn share(held: Holding, of: Holding) -> u128 {
 impl<'a> Shares<'a> {
     /// The tree of a state. Its pending jobs are told by [`Shares::queue_up`], what leaves by [`Shares::leaves`].
     pub(crate) fn new(state: &'a State, board: &Board<'_>) -> Self {
-        let mut shares =
-            Self {
-                state,
-                knots: Vec::new(),
-                places: BTreeMap::new(),
-                tops: Vec::new(),
-                next: None,
-                capacity: board.ground.capacity,
-                own: Holding::default(),
-            };
+        let mut shares = Self {
+            state,
+            knots: Vec::new(),
+            places: BTreeMap::new(),
+            tops: Vec::new(),
+            next: None,
+            capacity: board.ground.capacity,
+            own: Holding::default(),
+        };
         for (name, queue) in state.queues() {
             shares.places.insert(name, shares.knots.len());
             let knot = Knot {
@@ -125,6 +130,7 @@ impl<'a> Shares<'a> {
                 parent: None,
                 below: Vec::new(),
                 purse: Purse::default(),
+                shut: state.is_shut(name),
                 jobs: Line::default(),
                 next: None,
             };
@@ -209,13 +215,20 @@ impl<'a> Shares<'a> {
         std::iter::successors(self.places.get(name).map(|at| &self.knots[*at]), |knot| knot.parent.map(|above| &self.knots[above]))
     }
 
-    /// Takes in the pending jobs of all queues that start something, and `apart` those that are considered one by one.
-    pub(super) fn queue_up(&mut self, apart: impl Iterator<Item = &'a Job>) {
+    /// Takes in the pending jobs: the groups that `wanted` wants of queues that start something, and `apart` those that are considered one by one.
+    pub(super) fn queue_up(
+        &mut self,
+        mut wanted: impl FnMut(&Self, &GroupKey, &Group, Place) -> bool,
+        apart: impl Iterator<Item = &'a Job>,
+    ) {
         let state = self.state;
+        for knot in &mut self.knots {
+            knot.jobs = Line::default();
+        }
         for (queue, groups) in &state.index().waiting {
-            if let Some(at) = self.places.get(queue).copied().filter(|_| !state.is_shut(queue)) {
-                self.knots[at].jobs = Line::of(groups);
-            }
+            let Some(at) = self.places.get(queue).copied().filter(|at| !self.knots[*at].shut) else { continue };
+            let groups = groups.iter().filter(|(key, group)| wanted(self, key, group, Place(at))).map(|(_, group)| group).collect();
+            self.knots[at].jobs = Line::of(groups);
         }
         for job in apart {
             if let Some(at) = self.places.get(&job.spec.queue).copied() {
@@ -254,8 +267,8 @@ impl<'a> Shares<'a> {
     }
 
     fn turn(&self, knot: &Knot<'_>, job: &Job) -> Turn {
-        let (held, own) = (knot.purse.now.with(ask(&job.spec)), knot.own);
-        let borrows = !within(held, own, ask(&job.spec));
+        let (held, own) = (knot.purse.now.with(Holding::asked(&job.spec)), knot.own);
+        let borrows = !within(held, own, Holding::asked(&job.spec));
         let share = if borrows { share(held, self.capacity) / u128::from(knot.queue.settings.weight.max(1)) } else { share(held, own) };
         Turn { borrows, share, age: job.submitted.sequence }
     }
@@ -289,13 +302,13 @@ impl<'a> Shares<'a> {
     /// A job starts.
     pub(super) fn starts(&mut self, job: &Job) {
         self.keeps(job);
-        let (at, asked) = (self.places.get(&job.spec.queue).copied(), ask(&job.spec));
+        let (at, asked) = (self.places.get(&job.spec.queue).copied(), Holding::asked(&job.spec));
         self.each_above(at, |purse| purse.now = purse.now.with(asked));
     }
 
     /// What is coming is kept for a job.
     pub(super) fn keeps(&mut self, job: &Job) {
-        let (at, asked, firm) = (self.places.get(&job.spec.queue).copied(), ask(&job.spec), !job.spec.preemptible);
+        let (at, asked, firm) = (self.places.get(&job.spec.queue).copied(), Holding::asked(&job.spec), !job.spec.preemptible);
         self.each_above(at, |purse| purse.coming = purse.coming.with(asked));
         if firm {
             self.change_firm(at, |firm| *firm = firm.with(asked));
@@ -326,8 +339,19 @@ impl<'a> Shares<'a> {
         (now.or_else(|| lent.clone()), coming.or(lent))
     }
 
+    /// Whether a group's jobs lack something by the quotas of their line or may not borrow: beside what is held now, and beside what will be.
+    pub(super) fn group_lacks(&self, group: &Group, preemptible: bool, Place(at): Place) -> (bool, bool) {
+        let line = || std::iter::successors(Some(&self.knots[at]), |knot| knot.parent.map(|above| &self.knots[above]));
+        let over = |held: fn(&Purse) -> Holding| {
+            let lacks = |knot: &Knot<'_>| is_over(&knot.queue.settings.quota, held(&knot.purse).with(group.asked), group.asked);
+            line().any(lacks)
+        };
+        let lent = !preemptible && self.missing(Some(at), group.asked).is_some();
+        (lent || over(|purse| purse.now), lent || over(|purse| purse.coming))
+    }
+
     fn over_quota(&self, spec: &JobSpec, coming: bool) -> Option<String> {
-        let asked = ask(spec);
+        let asked = Holding::asked(spec);
         let lacks = |knot: &Knot<'_>| {
             let held = if coming { knot.purse.coming } else { knot.purse.now };
             told(&spec.queue, knot.name, quota_lack(&knot.queue.settings.quota, held, asked.gpus, asked.slots))
@@ -340,21 +364,27 @@ impl<'a> Shares<'a> {
         if spec.preemptible {
             return None;
         }
-        let asked = ask(spec);
-        let at = self.places.get(&spec.queue).copied();
-        if at.is_some() && self.line(&spec.queue).all(|knot| within(knot.purse.firm.with(asked), knot.own, asked)) {
+        let asked = Holding::asked(spec);
+        let (what, asked, missing) = self.missing(self.places.get(&spec.queue).copied(), asked)?;
+        Some(format!(
+            "{what}: {asked} asked beyond the queue's guarantee, {missing} of them may be asked back by other queues; work that is preemptible may \
+             borrow them"
+        ))
+    }
+
+    /// What work that cannot be preempted may not borrow at a queue: of which resource, how much is asked, and how much of that is missing.
+    fn missing(&self, at: Option<usize>, asked: Holding) -> Option<(&'static str, u64, u64)> {
+        let mut line = std::iter::successors(at.map(|at| &self.knots[at]), |knot| knot.parent.map(|above| &self.knots[above]));
+        if at.is_some() && line.all(|knot| within(knot.purse.firm.with(asked), knot.own, asked)) {
             return None;
         }
         let kept = self.kept_asking(at, asked);
-        let told = |what: &str, asked: u64, kept: u64, own: u64, there: u64| {
+        let missing = |what, asked: u64, kept: u64, own: u64, there: u64| {
             let missing = kept.checked_sub(there).filter(|missing| *missing > 0 && asked > 0 && own > 0)?;
-            Some(format!(
-                "{what}: {asked} asked beyond the queue's guarantee, {missing} of them may be asked back by other queues; work that is \
-                 preemptible may borrow them"
-            ))
+            Some((what, asked, missing))
         };
-        let gpus = told("gpus", asked.gpus, kept.gpus, self.own.gpus, self.capacity.gpus);
-        gpus.or_else(|| told("slots", asked.slots, kept.slots, self.own.slots, self.capacity.slots))
+        let gpus = missing("gpus", asked.gpus, kept.gpus, self.own.gpus, self.capacity.gpus);
+        gpus.or_else(|| missing("slots", asked.slots, kept.slots, self.own.slots, self.capacity.slots))
     }
 
     /// What nobody else could have of all queues, if what cannot be preempted held `asked` more at one of them.
@@ -377,15 +407,24 @@ impl<'a> Shares<'a> {
         self.line(one).any(|above| self.line(other).any(|known| known.name == above.name))
     }
 
-    /// Whether a job's side is within its guarantee with it, at its own queue or at one above it: only then anything is given back to it.
-    pub(super) fn may_ask_back(&self, job: &Job) -> bool {
-        let asked = ask(&job.spec);
-        self.line(&job.spec.queue).any(|knot| within(knot.purse.coming.with(asked), knot.own, asked))
+    /// Whether a side is within its guarantee with what is asked, at the queue or at one above it: only then anything is given back to it.
+    pub(super) fn may_ask_back(&self, Place(at): Place, asked: Holding) -> bool {
+        let mut line = std::iter::successors(Some(&self.knots[at]), |knot| knot.parent.map(|above| &self.knots[above]));
+        line.any(|knot| within(knot.purse.coming.with(asked), knot.own, asked))
+    }
+
+    /// Where a queue stands, when it is known.
+    pub(super) fn place(&self, queue: &QueueName) -> Option<Place> {
+        self.places.get(queue).copied().map(Place)
+    }
+
+    pub(super) fn queue_at(&self, Place(at): Place) -> &'a QueueName {
+        self.knots[at].name
     }
 
     /// Whether a job may have stopped what a job of another queue has borrowed.
     pub(super) fn may_reclaim(&self, job: &Job, victim: &Job) -> bool {
-        let (asked, holds) = (ask(&job.spec), ask(&victim.spec));
+        let (asked, holds) = (Holding::asked(&job.spec), Holding::asked(&victim.spec));
         let lacks = (asked.gpus > 0 && holds.gpus == 0) || (asked.slots > 0 && holds.slots == 0);
         !lacks && self.may_reclaim_from(job, &victim.spec.queue)
     }
@@ -394,7 +433,7 @@ impl<'a> Shares<'a> {
     /// it, and the other side is beyond its own, all the way down to who holds it. The resource is the one that the job asks for: what is held of another one
     /// is not lent to this side, which could be stopped for it in turn.
     pub(super) fn may_reclaim_from(&self, job: &Job, queue: &QueueName) -> bool {
-        let asked = ask(&job.spec);
+        let asked = Holding::asked(&job.spec);
         let (mine, theirs): (Vec<_>, Vec<_>) = (self.line(&job.spec.queue).collect(), self.line(queue).collect());
         let common = mine.iter().rev().zip(theirs.iter().rev()).take_while(|(one, other)| one.name == other.name).count();
         let (Some(mine), Some(theirs)) = (mine.len().checked_sub(common + 1).map(|at| mine[at]), theirs.get(..theirs.len() - common))

@@ -10,11 +10,12 @@ use footplate_types::{EventId, Millis, NodeName, RequestId};
 
 /// Gives every attempt whose members are all released its verdict.
 pub(super) fn close_released(pass: &mut Pass<'_>) {
-    for job in pass.state.stirring() {
+    let state = pass.state;
+    for job in state.index().released.iter().filter_map(|run| state.jobs().get(run)) {
         if pass.is_full() {
             return;
         }
-        if let Some(attempt) = job.attempt().filter(|attempt| attempt.is_released()) {
+        if let Some(attempt) = job.attempt() {
             close(pass, job, attempt);
         }
     }

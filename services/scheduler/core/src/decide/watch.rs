@@ -7,33 +7,33 @@ use super::pass::Pass;
 use crate::state::{Attempt, How, Job, Member, Node, State};
 use footplate_events::facts::{JobLaunched, JobStopRequested, StopCause};
 use footplate_types::{EventId, RunId};
-use std::collections::BTreeSet;
 
 /// Looks at every attempt that something may have to be said of: because of its members, of their nodes, or of a limit.
 pub(super) fn watch(pass: &mut Pass<'_>, ground: &Ground, nodes: &Nodes<'_>) {
     let state = pass.state;
-    let mut due: BTreeSet<RunId> = state.stirring().map(|job| job.run).collect();
+    for run in &state.index().stirring {
+        look_at(pass, run);
+    }
     let troubled = ground.troubled.iter().filter_map(|at| nodes.get(*at));
-    due.extend(troubled.flat_map(|(_, node)| node.claims.keys()).map(|key| key.run));
+    for key in troubled.flat_map(|(_, node)| node.claims.keys()) {
+        look_at(pass, &key.run);
+    }
     for (run, limit) in &state.index().timed {
         if pass.is_over(pass.facts.age(&limit.since), limit.limit.0) {
-            due.insert(*run);
+            look_at(pass, run);
         }
     }
-    for job in due.iter().filter_map(|run| state.jobs().get(run)) {
-        if pass.is_full() {
-            return;
-        }
-        let Some(attempt) = job.attempt() else { continue };
-        if attempt.is_released() || pass.is_touched(&job.run) || attempt.stop.is_some() {
-            continue;
-        }
-        let failed = after_failure(attempt);
-        let trouble = failed.or_else(|| after_loss(state, attempt)).or_else(|| after_drain(state, attempt));
-        match trouble.or_else(|| after_limit(pass, job, attempt)) {
-            Some(stop) => say_stop(pass, job, attempt, stop),
-            None => launch(pass, job, attempt),
-        }
+}
+
+fn look_at(pass: &mut Pass<'_>, run: &RunId) {
+    let state = pass.state;
+    let Some(job) = state.jobs().get(run).filter(|_| !pass.is_full() && !pass.is_touched(run)) else { return };
+    let Some(attempt) = job.attempt().filter(|attempt| !attempt.is_released() && attempt.stop.is_none()) else { return };
+    let failed = after_failure(attempt);
+    let trouble = failed.or_else(|| after_loss(state, attempt)).or_else(|| after_drain(state, attempt));
+    match trouble.or_else(|| after_limit(pass, job, attempt)) {
+        Some(stop) => say_stop(pass, job, attempt, stop),
+        None => launch(pass, job, attempt),
     }
 }
 

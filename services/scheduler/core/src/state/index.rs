@@ -1,7 +1,7 @@
 //! What the decisions look up of the jobs, kept beside them: who waits where, who may be due, who could be stopped. All of it follows from the jobs alone
 //! and is brought up to date with every event, so that a look costs what there is to decide and not what there is.
 
-use super::{Job, Stage, Stamp, Wait};
+use super::{Holding, Job, Stage, Stamp, Wait};
 use footplate_events::facts::JobSpec;
 use footplate_types::{Digest, Millis, QueueName, RunId};
 use std::cmp::Reverse;
@@ -20,21 +20,38 @@ pub(crate) struct GroupKey {
     pub(crate) preemptible: bool,
 }
 
-/// The jobs of a group, by what was told last of why they wait.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Group(BTreeMap<Option<Wait>, BTreeSet<Turn>>);
+/// The jobs of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Group {
+    /// What each of them asks.
+    pub(crate) asked: Holding,
+    /// On how many nodes.
+    pub(crate) nodes: usize,
+    /// The jobs and since when they wait, by what was told last of why.
+    jobs: BTreeMap<Option<Wait>, BTreeMap<Turn, Stamp>>,
+}
 
 impl Group {
     /// The first job behind `last`; the first of all without it.
     pub(crate) fn next(&self, last: Option<&Turn>) -> Option<Turn> {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = last.map_or(Unbounded, Excluded);
-        self.0.values().filter_map(|jobs| jobs.range((from, Unbounded)).next()).min().copied()
+        self.jobs.values().filter_map(|jobs| jobs.range((from, Unbounded)).next()).map(|(turn, _)| *turn).min()
     }
 
     /// The jobs that were told something else.
     pub(crate) fn told_otherwise(&self, wait: Wait) -> impl Iterator<Item = &Turn> {
-        self.0.iter().filter(move |(told, _)| **told != Some(wait)).flat_map(|(_, jobs)| jobs)
+        self.jobs.iter().filter(move |(told, _)| **told != Some(wait)).flat_map(|(_, jobs)| jobs.keys())
+    }
+
+    /// The first job and since when it waits.
+    pub(crate) fn first(&self) -> Option<(&Turn, &Stamp)> {
+        self.jobs.values().filter_map(BTreeMap::first_key_value).min_by_key(|(turn, _)| **turn)
+    }
+
+    /// The largest priority of them.
+    pub(crate) fn priority(&self) -> i32 {
+        self.first().map_or(i32::MIN, |((Reverse(priority), _, _), _)| *priority)
     }
 }
 
@@ -59,6 +76,8 @@ pub(crate) struct Index {
     pub(crate) apart: BTreeSet<Turn>,
     /// Active jobs of which something may have to be said, whatever the clock and their nodes say.
     pub(crate) stirring: BTreeSet<RunId>,
+    /// Active jobs whose attempt holds nothing any more.
+    pub(crate) released: BTreeSet<RunId>,
     /// What limits the attempts of active jobs.
     pub(crate) timed: BTreeMap<RunId, Limit>,
     /// What limits how long pending jobs wait for their first placement.
@@ -75,9 +94,12 @@ pub(super) struct Filing {
     spec: Arc<JobSpec>,
     class: Digest,
     turn: Turn,
+    /// Since when it is pending; of an active job its submission.
+    since: Stamp,
     pending: Option<Sort>,
     expiring: Option<Limit>,
     stirring: bool,
+    released: bool,
     timed: Option<Limit>,
     stoppable: Option<Stoppable>,
 }
@@ -94,8 +116,10 @@ enum Sort {
 impl Filing {
     /// Whether both stand at the same places.
     pub(super) fn is_like(&self, other: &Self) -> bool {
-        let of = |filing: &Self| (filing.class, filing.turn, filing.pending, filing.expiring, filing.stirring, filing.timed, filing.stoppable);
-        Arc::ptr_eq(&self.spec, &other.spec) && of(self) == of(other)
+        let of =
+            |filing: &Self| (filing.class, filing.turn, filing.since, filing.pending, filing.expiring, filing.stirring, filing.released);
+        let of_attempt = |filing: &Self| (filing.timed, filing.stoppable);
+        Arc::ptr_eq(&self.spec, &other.spec) && of(self) == of(other) && of_attempt(self) == of_attempt(other)
     }
 
     pub(super) fn of(job: &Job) -> Self {
@@ -103,14 +127,17 @@ impl Filing {
             spec: job.spec.clone(),
             class: job.class,
             turn: job.turn(),
+            since: job.submitted,
             pending: None,
             expiring: None,
             stirring: false,
+            released: false,
             timed: None,
             stoppable: None,
         };
         match &job.stage {
-            Stage::Pending { backoff, reason, .. } => {
+            Stage::Pending { backoff, reason, since } => {
+                filing.since = *since;
                 let told = reason.as_ref().map(Wait::of);
                 filing.pending = Some(match told {
                     Some(Wait::Held) if job.held => Sort::Parked,
@@ -124,10 +151,10 @@ impl Filing {
                 }
             }
             Stage::Active(attempt) => {
-                let over = attempt.is_released();
-                let goes_on = !over && attempt.stop.is_none();
+                filing.released = attempt.is_released();
+                let goes_on = !filing.released && attempt.stop.is_none();
                 let launches = attempt.launched.is_none() && attempt.is_ready() && attempt.rendezvous.is_some();
-                filing.stirring = over || (goes_on && (launches || attempt.first_failure().is_some()));
+                filing.stirring = goes_on && (launches || attempt.first_failure().is_some());
                 if goes_on {
                     filing.timed = match &attempt.launched {
                         None => Some(Limit { since: attempt.placed, limit: attempt.ready_within }),
@@ -152,8 +179,9 @@ impl Index {
             match sort {
                 Sort::Group(told) => {
                     let groups = self.waiting.entry(spec.queue.clone()).or_default();
-                    let group = groups.entry(GroupKey { class: *class, preemptible: spec.preemptible }).or_default();
-                    group.0.entry(told).or_default().insert(*turn);
+                    let new = || Group { asked: Holding::asked(spec), nodes: spec.resources.nodes as usize, jobs: BTreeMap::new() };
+                    let group = groups.entry(GroupKey { class: *class, preemptible: spec.preemptible }).or_insert_with(new);
+                    group.jobs.entry(told).or_default().insert(*turn, filing.since);
                 }
                 Sort::First => _ = self.first.insert(*turn),
                 Sort::Apart => _ = self.apart.insert(*turn),
@@ -162,6 +190,9 @@ impl Index {
         }
         if filing.stirring {
             self.stirring.insert(turn.2);
+        }
+        if filing.released {
+            self.released.insert(turn.2);
         }
         if let Some(limit) = filing.timed {
             self.timed.insert(turn.2, limit);
@@ -193,6 +224,9 @@ impl Index {
         if filing.stirring {
             self.stirring.remove(&turn.2);
         }
+        if filing.released {
+            self.released.remove(&turn.2);
+        }
         if filing.timed.is_some() {
             self.timed.remove(&turn.2);
         }
@@ -211,13 +245,13 @@ impl Index {
         let Some(groups) = self.waiting.get_mut(&spec.queue) else { return };
         let key = GroupKey { class, preemptible: spec.preemptible };
         let Some(group) = groups.get_mut(&key) else { return };
-        if let Some(jobs) = group.0.get_mut(&told) {
+        if let Some(jobs) = group.jobs.get_mut(&told) {
             jobs.remove(turn);
             if jobs.is_empty() {
-                group.0.remove(&told);
+                group.jobs.remove(&told);
             }
         }
-        if group.0.is_empty() {
+        if group.jobs.is_empty() {
             groups.remove(&key);
         }
         if groups.is_empty() {

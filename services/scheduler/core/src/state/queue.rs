@@ -2,7 +2,7 @@
 
 use super::Claim;
 use crate::DEFAULT_QUEUE;
-use footplate_events::facts::QueueConfigured;
+use footplate_events::facts::{JobSpec, QueueConfigured};
 use footplate_types::QueueName;
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,12 @@ pub struct Holding {
 }
 
 impl Holding {
+    /// What a whole gang asks.
+    pub(crate) fn asked(spec: &JobSpec) -> Self {
+        let of_all = |per_node: u32| u64::from(per_node) * u64::from(spec.resources.nodes);
+        Self { gpus: of_all(spec.resources.per_node.gpus), slots: of_all(spec.resources.per_node.slots) }
+    }
+
     /// With a claim more.
     pub(crate) fn add(&mut self, claim: &Claim) {
         self.gpus += claim.gpus.len() as u64;

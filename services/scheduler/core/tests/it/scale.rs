@@ -39,14 +39,8 @@ fn a_look_at_1000_nodes_and_10000_pending_jobs_takes_far_less_than_a_pass_over_e
     let state = big(1_000, 10_000);
     let policy = Policy { decisions_max: usize::MAX, members_max: usize::MAX, ..Policy::default() };
     let timeline = Timeline::default();
-    let facts = Facts {
-        view: state.position(),
-        now: Timestamp::default(),
-        elapsed: Millis(0),
-        seed: 0,
-        policy: &policy,
-        timeline: &timeline,
-    };
+    let facts =
+        Facts { view: state.position(), now: Timestamp::default(), elapsed: Millis(0), seed: 0, policy: &policy, timeline: &timeline };
     let begun = std::time::Instant::now();
     let ruling = decide(&state, &facts, &mut Memory::default());
     let took = begun.elapsed();

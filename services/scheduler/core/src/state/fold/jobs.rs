@@ -1,8 +1,8 @@
 //! Jobs: submitted, asked about, placed, launched, stopped, requeued, ended.
 
 use crate::state::{
-    Answer, Ask, Attempt, Budget, Chain, Claim, ClaimKey, EndedJob, Job, Launch, Member, MemberStage, PastAttempt, Request,
-    Stage, Stamp, State, Stop,
+    Answer, Ask, Attempt, Budget, Chain, Claim, ClaimKey, EndedJob, Job, Launch, Member, MemberStage, PastAttempt, Request, Stage, Stamp,
+    State, Stop,
 };
 use footplate_es::Cause as EventCause;
 use footplate_events::Envelope;

@@ -1,0 +1,219 @@
+//! Reservations: nodes that are kept for the first of those who have waited their patience, and who may use them meanwhile.
+//!
+//! This is EASY backfilling (Lifka, JSSPP 1995; Mu'alem and Feitelson, IEEE TPDS 12(6), 2001) on nodes with names. A job that has waited long is given the
+//! nodes that will have room for it the soonest, by the limits of what runs there; the last of them says when it starts at the latest. Until then
+//! another job may stand on such a node if its own limit is over before that, or if the room that it takes is not needed then. Where something runs
+//! without a limit nobody knows when it ends, and its node is kept for nobody else.
+//!
+//! Nothing is remembered: whoever stands first holds a reservation in every look, on nodes that are chosen anew.
+
+use super::board::{Seat, Shape};
+use super::pass::Pass;
+use super::place::Round;
+use super::room::Room;
+use crate::facts::Facts;
+use crate::state::{Group, Job, State};
+use footplate_types::RunId;
+use std::collections::BTreeMap;
+
+/// A node that is kept for a job.
+#[derive(Debug)]
+pub(super) struct Hold {
+    /// In how many milliseconds the job starts at the latest; absent when nobody knows.
+    within: Option<u64>,
+    /// What is over on the node then, beside what the job takes.
+    beside: Room,
+}
+
+/// Reservations of one look.
+#[derive(Debug, Default)]
+pub(super) struct Holds {
+    by_plot: BTreeMap<usize, Hold>,
+    by_run: BTreeMap<RunId, Vec<usize>>,
+}
+
+/// How many jobs behind one that waits may be tried beside the reservations.
+const BEHIND_MOST: usize = 64;
+
+/// Nodes that are compared for each that is wanted, and beyond that.
+const COMPARED: (usize, usize) = (4, 64);
+
+impl Holds {
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_plot.is_empty()
+    }
+}
+
+/// In how many milliseconds a job's attempt is over at the latest; none when it has no limit.
+fn left(facts: &Facts<'_>, job: &Job) -> Option<u64> {
+    let limit = job.spec.limits.max_duration.0;
+    let attempt = job.attempt().filter(|_| limit > 0)?;
+    let age = attempt.launched.as_ref().map_or(0, |launch| facts.age(&launch.stamp));
+    Some(limit.saturating_sub(age).saturating_add(job.spec.stop.grace.0))
+}
+
+/// How long a job may stand somewhere; none when it has no limit.
+fn stay(job: &Job) -> Option<u64> {
+    let limit = job.spec.limits.max_duration.0;
+    (limit > 0).then(|| limit.saturating_add(job.spec.stop.grace.0))
+}
+
+impl<'a> Round<'a> {
+    /// Keeps nodes for the first of those who have waited their patience and find no room.
+    pub(super) fn reserve_first(&mut self, pass: &mut Pass<'a>) {
+        let (state, policy) = (pass.state, &pass.facts.policy);
+        if policy.reservations_max == 0 {
+            return;
+        }
+        let mut is_due = |group: &Group| {
+            let age = group.first().map(|(_, since)| pass.facts.age(since));
+            age.is_some_and(|age| pass.is_over(age, policy.patience.0))
+        };
+        self.shares.queue_up(|_, _, group, _| is_due(group), std::iter::empty());
+        while self.holds.by_run.len() < policy.reservations_max {
+            let Some(head) = self.shares.pop() else { return };
+            let job = head.job;
+            let room = self.room_of(Shape::of(job));
+            if !room.now && !room.coming && !room.never && !pass.is_touched(&job.run) && self.shares.lacks(&job.spec, true).is_none() {
+                self.reserve(pass.facts, state, job);
+            }
+        }
+    }
+
+    /// Keeps those nodes for a job that will have room for it the soonest.
+    fn reserve(&mut self, facts: &Facts<'_>, state: &State, job: &Job) {
+        let shape = Shape::of(job);
+        let (count, ask) = (shape.nodes(), &job.spec.resources.per_node);
+        let mut nodes: Vec<usize> = self.board.fit(shape).all_eligible().collect();
+        nodes.retain(|at| !self.board.plot(*at).reserved);
+        if nodes.len() < count {
+            return;
+        }
+        // Those that have most of what it asks are looked at more closely.
+        let compared = (count * COMPARED.0 + COMPARED.1).min(nodes.len());
+        let most = |at: &usize| std::cmp::Reverse(self.board.coming(*at).units(self.board.node(*at), ask));
+        if compared < nodes.len() {
+            nodes.select_nth_unstable_by_key(compared - 1, |at| (most(at), *at));
+            nodes.truncate(compared);
+        }
+        let mut soonest: Vec<(u64, std::cmp::Reverse<u32>, usize)> =
+            nodes.into_iter().map(|at| (self.free_in(facts, state, at, shape).unwrap_or(u64::MAX), most(&at), at)).collect();
+        soonest.sort_unstable();
+        soonest.truncate(count);
+        let within = soonest.last().map(|(within, _, _)| *within).filter(|within| *within < u64::MAX);
+        for (_, _, at) in &soonest {
+            let mut beside = self.board.coming(*at).clone();
+            let node = self.board.node(*at);
+            for (left, claim) in ends(facts, state, node) {
+                if within.is_some_and(|within| left <= within) {
+                    beside.give(node, claim);
+                }
+            }
+            let own = beside.pick(node, ask);
+            beside.take(node, &own);
+            self.holds.by_plot.insert(*at, Hold { within, beside });
+            self.board.reserve(*at, true);
+        }
+        self.holds.by_run.insert(job.run, soonest.into_iter().map(|(_, _, at)| at).collect());
+    }
+
+    /// In how many milliseconds a member fits on a node at the latest; none when nobody knows.
+    fn free_in(&self, facts: &Facts<'_>, state: &State, at: usize, shape: Shape<'_>) -> Option<u64> {
+        let (node, ask) = (self.board.node(at), &shape.spec.resources.per_node);
+        let mut room = self.board.coming(at).clone();
+        if room.holds(node, ask) {
+            return Some(0);
+        }
+        for (left, claim) in ends(facts, state, node) {
+            room.give(node, claim);
+            if room.holds(node, ask) {
+                return Some(left);
+            }
+        }
+        None
+    }
+
+    /// Nodes that are kept for a job are its own while it is looked at.
+    pub(super) fn lift(&mut self, job: &Job, lifted: bool) {
+        for at in self.holds.by_run.get(&job.run).into_iter().flatten() {
+            self.board.reserve(*at, !lifted);
+        }
+    }
+
+    /// Nodes are kept for a job no longer: it has got its place.
+    pub(super) fn free_holds(&mut self, job: &Job) {
+        for at in self.holds.by_run.remove(&job.run).into_iter().flatten() {
+            self.holds.by_plot.remove(&at);
+        }
+    }
+
+    /// Whether a job may stand on a node that is kept for another: it is gone by then, or leaves enough. With the longest stay that is spoken of.
+    fn may_stand_beside(&self, at: usize, shape: Shape<'_>, stay: Option<u64>) -> bool {
+        // Its own are not kept for another.
+        let Some(hold) = self.holds.by_plot.get(&at).filter(|_| self.board.plot(at).reserved) else { return false };
+        let (node, ask) = (self.board.node(at), &shape.spec.resources.per_node);
+        let gone = stay.zip(hold.within).is_some_and(|(stay, within)| stay <= within);
+        self.board.plot(at).free.holds(node, ask) && (gone || (hold.within.is_some() && hold.beside.holds(node, ask)))
+    }
+
+    /// Whether a job of a shape could stand beside the reservations if it were short enough.
+    pub(super) fn could_stand_beside(&mut self, shape: Shape<'_>) -> bool {
+        if self.holds.is_empty() {
+            return false;
+        }
+        let fitting = self.board.fit(shape).fitting();
+        let more =
+            self.holds.by_plot.keys().filter(|at| self.board.is_eligible(shape, **at) && self.may_stand_beside(**at, shape, Some(0)));
+        fitting + more.count() >= shape.nodes()
+    }
+
+    /// Seats for a job beside the reservations, which the job does not delay.
+    pub(super) fn seat_beside(&mut self, job: &Job) -> Option<Vec<Seat>> {
+        if self.holds.is_empty() {
+            return None;
+        }
+        let (shape, stay) = (Shape::of(job), stay(job));
+        let fitting = self.board.fit(shape).fitting();
+        let may = |at: &usize| self.board.is_eligible(shape, *at) && self.may_stand_beside(*at, shape, stay);
+        let more: Vec<usize> = self.holds.by_plot.keys().copied().filter(may).collect();
+        if more.is_empty() || fitting + more.len() < shape.nodes() {
+            return None;
+        }
+        self.board.seat_also(shape, &more)
+    }
+
+    /// A job starts on these seats: what it will still hold then is not over any more.
+    pub(super) fn stands_beside(&mut self, job: &Job, seats: &[Seat]) {
+        let stay = stay(job);
+        for (at, claim) in seats {
+            let Some(hold) = self.holds.by_plot.get_mut(at) else { continue };
+            if !stay.zip(hold.within).is_some_and(|(stay, within)| stay <= within) {
+                hold.beside.take(self.board.node(*at), claim);
+            }
+        }
+    }
+
+    /// Jobs behind one that waits which are short enough to stand beside the reservations.
+    pub(super) fn short_ones_behind(&mut self, state: &'a State, job: &'a Job, group: &Group) -> Vec<&'a Job> {
+        if !self.could_stand_beside(Shape::of(job)) {
+            return Vec::new();
+        }
+        let longest = self.holds.by_plot.values().filter_map(|hold| hold.within).max().unwrap_or(0);
+        let behind = std::iter::successors(group.next(Some(&job.turn())), |turn| group.next(Some(turn))).take(BEHIND_MOST);
+        let is_short = |job: &&Job| stay(job).is_some_and(|stay| stay <= longest);
+        behind.filter_map(|turn| state.jobs().get(&turn.2)).filter(is_short).collect()
+    }
+}
+
+/// What stands on a node with an end, the first to end first.
+fn ends<'n>(facts: &Facts<'_>, state: &State, node: &'n crate::state::Node) -> Vec<(u64, &'n crate::state::Claim)> {
+    let left = |run: &RunId| {
+        let job = state.jobs().get(run)?;
+        // What is being stopped is coming already.
+        job.attempt().filter(|attempt| attempt.stop.is_none())?;
+        left(facts, job)
+    };
+    let mut ends: Vec<(u64, &crate::state::Claim)> = node.claims.iter().filter_map(|(key, claim)| Some((left(&key.run)?, claim))).collect();
+    ends.sort_by_key(|(left, _)| *left);
+    ends
+}
