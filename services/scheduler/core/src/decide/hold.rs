@@ -7,12 +7,13 @@
 //!
 //! Nothing is remembered: whoever stands first holds a reservation in every look, on nodes that are chosen anew.
 
-use super::board::{Seat, Shape};
+use super::board::{Seat, Shape, When};
 use super::pass::Pass;
 use super::place::Round;
 use super::room::Room;
 use crate::facts::Facts;
 use crate::state::{Group, Job, State};
+use footplate_events::facts::PerNode;
 use footplate_types::RunId;
 use std::collections::BTreeMap;
 
@@ -21,8 +22,10 @@ use std::collections::BTreeMap;
 pub(super) struct Hold {
     /// In how many milliseconds the job starts at the latest; absent when nobody knows.
     within: Option<u64>,
-    /// What is over on the node then, beside what the job takes.
-    beside: Room,
+    /// What is to be had on the node then.
+    then: Room,
+    /// What the job takes of it.
+    ask: PerNode,
 }
 
 /// Reservations of one look.
@@ -59,7 +62,7 @@ fn stay(job: &Job) -> Option<u64> {
 }
 
 impl<'a> Round<'a> {
-    /// Keeps nodes for the first of those who have waited their patience and find no room.
+    /// Keeps nodes for the first of those who have waited their patience: where they can stand now, or will have room the soonest.
     pub(super) fn reserve_first(&mut self, pass: &mut Pass<'a>) {
         let (state, policy) = (pass.state, &pass.facts.policy);
         if policy.reservations_max == 0 {
@@ -73,9 +76,14 @@ impl<'a> Round<'a> {
         while self.holds.by_run.len() < policy.reservations_max {
             let Some(head) = self.shares.pop() else { return };
             let job = head.job;
-            let room = self.room_of(Shape::of(job));
-            if !room.now && !room.coming && !room.never && !pass.is_touched(&job.run) && self.shares.lacks(&job.spec, true).is_none() {
-                self.reserve(pass.facts, state, job);
+            let shape = Shape::of(job);
+            if self.room_of(shape).never || pass.is_touched(&job.run) || self.shares.lacks(&job.spec, true).is_some() {
+                continue;
+            }
+            // Whoever stands behind it must not be given what it takes when its turn comes.
+            match self.board.seat(shape, When::Now).or_else(|| self.seat_coming(shape)) {
+                Some(seats) => self.keep(job, Some(0), seats.into_iter().map(|(at, _)| (at, self.board.coming(at).clone())).collect()),
+                None => self.reserve(pass.facts, state, job),
             }
         }
     }
@@ -101,20 +109,28 @@ impl<'a> Round<'a> {
         soonest.sort_unstable();
         soonest.truncate(count);
         let within = soonest.last().map(|(within, _, _)| *within).filter(|within| *within < u64::MAX);
-        for (_, _, at) in &soonest {
-            let mut beside = self.board.coming(*at).clone();
-            let node = self.board.node(*at);
+        let then = |(_, _, at): (u64, std::cmp::Reverse<u32>, usize)| {
+            let mut then = self.board.coming(at).clone();
+            let node = self.board.node(at);
             for (left, claim) in ends(facts, state, node) {
                 if within.is_some_and(|within| left <= within) {
-                    beside.give(node, claim);
+                    then.give(node, claim);
                 }
             }
-            let own = beside.pick(node, ask);
-            beside.take(node, &own);
-            self.holds.by_plot.insert(*at, Hold { within, beside });
-            self.board.reserve(*at, true);
+            (at, then)
+        };
+        let rooms = soonest.into_iter().map(then).collect();
+        self.keep(job, within, rooms);
+    }
+
+    /// Keeps these nodes for a job, with what is to be had on each when it starts.
+    fn keep(&mut self, job: &Job, within: Option<u64>, rooms: Vec<(usize, Room)>) {
+        let plots = rooms.iter().map(|(at, _)| *at).collect();
+        for (at, then) in rooms {
+            self.holds.by_plot.insert(at, Hold { within, then, ask: job.spec.resources.per_node.clone() });
+            self.board.reserve(at, true);
         }
-        self.holds.by_run.insert(job.run, soonest.into_iter().map(|(_, _, at)| at).collect());
+        self.holds.by_run.insert(job.run, plots);
     }
 
     /// In how many milliseconds a member fits on a node at the latest; none when nobody knows.
@@ -152,8 +168,16 @@ impl<'a> Round<'a> {
         // Its own are not kept for another.
         let Some(hold) = self.holds.by_plot.get(&at).filter(|_| self.board.plot(at).reserved) else { return false };
         let (node, ask) = (self.board.node(at), &shape.spec.resources.per_node);
-        let gone = stay.zip(hold.within).is_some_and(|(stay, within)| stay <= within);
-        self.board.plot(at).free.holds(node, ask) && (gone || (hold.within.is_some() && hold.beside.holds(node, ask)))
+        let free = &self.board.plot(at).free;
+        if hold.within.is_none() || !free.holds(node, ask) {
+            return false;
+        }
+        let leaves_enough = || {
+            let mut then = hold.then.clone();
+            then.take(node, &free.pick(node, ask));
+            then.holds(node, &hold.ask)
+        };
+        stay.is_some_and(|stay| hold.within.is_some_and(|within| stay <= within)) || leaves_enough()
     }
 
     /// Whether a job of a shape could stand beside the reservations if it were short enough.
@@ -188,7 +212,7 @@ impl<'a> Round<'a> {
         for (at, claim) in seats {
             let Some(hold) = self.holds.by_plot.get_mut(at) else { continue };
             if !stay.zip(hold.within).is_some_and(|(stay, within)| stay <= within) {
-                hold.beside.take(self.board.node(*at), claim);
+                hold.then.take(self.board.node(*at), claim);
             }
         }
     }

@@ -54,9 +54,9 @@ pub(super) struct Round<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RoomOf {
     /// Now.
-    pub(super) now: bool,
+    now: bool,
     /// When everything that is being stopped has left.
-    pub(super) coming: bool,
+    coming: bool,
     /// There would be if everybody left.
     open: bool,
     /// There never would be, on all nodes that ever registered.
@@ -299,7 +299,7 @@ impl<'a> Round<'a> {
         Turned::Waits(lacks_now.map_or(reason, |detail| WaitReason::Quota { detail }))
     }
 
-    fn seat_coming(&mut self, shape: Shape<'_>) -> Option<Vec<Seat>> {
+    pub(super) fn seat_coming(&mut self, shape: Shape<'_>) -> Option<Vec<Seat>> {
         let enough = self.board.fitting_coming(shape) >= shape.nodes();
         if enough { self.board.seat(shape, When::Coming) } else { None }
     }
