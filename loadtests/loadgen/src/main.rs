@@ -8,6 +8,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod cpu;
+mod cycle;
 mod figures;
 mod gang;
 mod growth;
@@ -16,6 +17,7 @@ mod metrics;
 mod platform;
 mod raw;
 mod sample;
+mod simulation;
 mod submit;
 
 use clap::{Parser, Subcommand};
@@ -47,6 +49,16 @@ enum Program {
     Metrics(metrics::Options),
     /// From a gang's placement to its launch, on declared nodes with simulated agents
     Gang(gang::Options),
+    /// Placing for scarce room: openb's traces beside the published table of FGD
+    Pack(footplate_replay::pack::Options),
+    /// Orders and backfill on the Lublin workloads, beside RLScheduler's table
+    Backfill(footplate_replay::backfill::Options),
+    /// Completion times on the Philly trace under policies side by side
+    Jct(footplate_replay::jct::Options),
+    /// What the scheduler's decisions cost with nodes by the thousand, and what durable placements and whole lives cost beside the bare broker
+    Cycle(cycle::Options),
+    /// The real cores under faults in virtual time, and whether planted faults are found
+    Sim(simulation::Options),
     /// What a ledger of many runs costs: the broker's memory, starts from snapshots and without, reading all of it
     Growth(growth::Options),
 }
@@ -54,14 +66,20 @@ enum Program {
 #[tokio::main]
 async fn main() -> ExitCode {
     let args = Args::parse();
-    let figures = match &args.program {
-        Program::Ledger(options) => ledger::run(options).await,
-        Program::Submit(options) => submit::run(options).await,
-        Program::Metrics(options) => metrics::run(options).await,
-        Program::Gang(options) => gang::run(options).await,
-        Program::Growth(options) => growth::run(options).await,
+    let json = args.json.as_deref();
+    let told = match &args.program {
+        Program::Ledger(options) => ledger::run(options).await.and_then(|figures| tell(&figures, json)),
+        Program::Submit(options) => submit::run(options).await.and_then(|figures| tell(&figures, json)),
+        Program::Metrics(options) => metrics::run(options).await.and_then(|figures| tell(&figures, json)),
+        Program::Gang(options) => gang::run(options).await.and_then(|figures| tell(&figures, json)),
+        Program::Pack(options) => footplate_replay::pack::run(options).and_then(|report| report.tell(json)),
+        Program::Backfill(options) => footplate_replay::backfill::run(options).and_then(|report| report.tell(json)),
+        Program::Jct(options) => footplate_replay::jct::run(options).and_then(|report| report.tell(json)),
+        Program::Cycle(options) => cycle::run(options).await.and_then(|report| report.tell(json)),
+        Program::Sim(options) => simulation::run(options, json),
+        Program::Growth(options) => growth::run(options).await.and_then(|figures| tell(&figures, json)),
     };
-    match figures.and_then(|figures| tell(&figures, args.json.as_deref())) {
+    match told {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("footplate-load: {error:#}");

@@ -10,6 +10,8 @@
 
 mod cluster;
 
+pub use cluster::{node_shape, one_job};
+
 use crate::report::Report;
 use anyhow::{Result, ensure};
 use clap::Args;

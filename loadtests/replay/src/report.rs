@@ -1,6 +1,6 @@
 //! What a replay found: lines to read, keys for machines, and what did not hold though it must.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -55,6 +55,14 @@ impl Report {
     /// The lines.
     pub fn text(&self) -> String {
         self.lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
+    }
+
+    /// Prints the lines, writes the keys where they are wanted, and fails when something does not hold that must.
+    pub fn tell(&self, json: Option<&Path>) -> Result<()> {
+        print!("{}", self.text());
+        json.map_or(Ok(()), |file| self.write(file))?;
+        ensure!(self.wrong.is_empty(), "{}", self.wrong.join("; "));
+        Ok(())
     }
 
     /// Writes the keys as one JSON object.

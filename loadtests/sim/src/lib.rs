@@ -18,6 +18,7 @@ mod instance;
 mod ledger;
 mod node;
 mod planted;
+pub mod program;
 mod script;
 mod settings;
 mod trace;

@@ -4555,7 +4555,7 @@ impl ::prost::Name for JobRequestResponse {
         "/footplate.api.v1.JobRequestResponse".into()
     }
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ExplainJobResponse {
     #[prost(string, tag = "1")]
     pub run_id: ::prost::alloc::string::String,
@@ -4575,6 +4575,15 @@ pub struct ExplainJobResponse {
     pub history: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(uint64, tag = "7")]
     pub view_sequence: u64,
+    /// What binds it in each pool.
+    #[prost(message, repeated, tag = "8")]
+    pub pools: ::prost::alloc::vec::Vec<PoolRoom>,
+    /// In how many milliseconds it starts at the latest, if what runs takes as long as it may and nothing new comes; absent when nobody knows.
+    #[prost(uint64, optional, tag = "9")]
+    pub starts_within_ms: ::core::option::Option<u64>,
+    /// Why nobody knows; empty when someone does, or when it waits for something else than room.
+    #[prost(string, tag = "10")]
+    pub start_unknown: ::prost::alloc::string::String,
 }
 impl ::prost::Name for ExplainJobResponse {
     const NAME: &'static str = "ExplainJobResponse";
@@ -4584,6 +4593,25 @@ impl ::prost::Name for ExplainJobResponse {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/footplate.api.v1.ExplainJobResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PoolRoom {
+    /// Empty for nodes of no pool.
+    #[prost(string, tag = "1")]
+    pub pool: ::prost::alloc::string::String,
+    /// The one thing that binds there, in words.
+    #[prost(string, tag = "2")]
+    pub binds: ::prost::alloc::string::String,
+}
+impl ::prost::Name for PoolRoom {
+    const NAME: &'static str = "PoolRoom";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.PoolRoom".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.PoolRoom".into()
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

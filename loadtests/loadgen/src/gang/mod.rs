@@ -1,7 +1,7 @@
 //! `footplate-load gang`: from a gang's placement to its launch, with scheduler, executor and gpu-inventory over a real broker and
 //! one simulated agent a declared node, each with a connection of its own.
 
-mod stage;
+pub(crate) mod stage;
 mod watch;
 
 use crate::figures::{Against, Figures, median, quantile};
@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// What is wanted of the median, in milliseconds.
 const LAUNCH_MS: f64 = 1_000.0;
+/// How long members run.
+const RUN_FOR: Duration = Duration::from_millis(200);
 /// How long one gang may take to be launched.
 const LAUNCH_WITHIN: Duration = Duration::from_secs(120);
 
@@ -32,7 +34,7 @@ pub(crate) struct Options {
 /// Starts everything and launches gangs.
 pub(crate) async fn run(options: &Options) -> Result<Figures> {
     let mut figures = Figures::of("gang");
-    let stage = Stage::open(options.members).await?;
+    let stage = Stage::open(options.members, RUN_FOR).await?;
     let mut launches = Vec::new();
     for turn in 0..options.warm_up + options.events {
         let launched = tokio::time::timeout(LAUNCH_WITHIN, stage.launch(options.members)).await;

@@ -27,32 +27,30 @@ const READY_WITHIN: Duration = Duration::from_secs(120);
 const END_WITHIN: Duration = Duration::from_secs(120);
 /// How long a stop may take.
 const STOP_WITHIN: Duration = Duration::from_secs(30);
-/// How long members run.
-const RUN_FOR: Duration = Duration::from_millis(200);
 /// What every node is declared to be.
 const NODE: &str =
     "cpus = 128\nmemory = \"2TiB\"\nrack = \"r1\"\n[[node.gpu]]\nmodel = \"H100\"\nmemory = \"80GB\"\ncount = 8\nisland = 0\n";
 
 /// Everything that runs.
-pub(super) struct Stage {
-    client: Client,
+pub(crate) struct Stage {
+    pub(crate) client: Client,
     context: Context,
-    ledger: Ledger,
-    project: ProjectName,
+    pub(crate) ledger: Ledger,
+    pub(crate) project: ProjectName,
     _folder: TempDir,
     _server: NatsServer,
 }
 
 impl Stage {
-    /// Starts services and `nodes` agents; returns when every node is ready for work.
-    pub(super) async fn open(nodes: u32) -> Result<Self> {
+    /// Starts services and `nodes` agents, whose members run for so long; returns when every node is ready for work.
+    pub(crate) async fn open(nodes: u32, run_for: Duration) -> Result<Self> {
         let server = nats().try_start().await?;
         let folder = tempfile::Builder::new().prefix("footplate-load-").tempdir()?;
         let context = Context::new(STOP_WITHIN);
         let client = services(&server, folder.path(), &context).await?;
         let declared = declared_nodes(&format!("[[node]]\nname = \"gpu\"\ncount = {nodes}\n{NODE}"))?;
         for node in declared {
-            agent(&server, folder.path(), node, &context).await?;
+            agent(&server, folder.path(), node, run_for, &context).await?;
         }
         let look = || async {
             let nodes_now = client.once(client.nodes().list_nodes(v1::ListNodesRequest::default())).await.ok()?.nodes;
@@ -88,7 +86,7 @@ impl Stage {
     }
 
     /// Stops agents and services.
-    pub(super) async fn close(self) -> Result<()> {
+    pub(crate) async fn close(self) -> Result<()> {
         self.context.shutdown.request();
         self.context.supervisor.stopped().await.context("the services did not stop in good order")
     }
@@ -125,7 +123,7 @@ async fn services(server: &NatsServer, folder: &Path, context: &Context) -> Resu
 }
 
 /// One agent whose members exist on paper.
-async fn agent(server: &NatsServer, folder: &Path, node: DeclaredNode, context: &Context) -> Result<()> {
+async fn agent(server: &NatsServer, folder: &Path, node: DeclaredNode, run_for: Duration, context: &Context) -> Result<()> {
     let mut jetstream = JetStreamConfig::single(server.url(), node.name.as_str());
     jetstream.manage_streams = false;
     let broker = Arc::new(JetStreamBroker::connect(jetstream).await?);
@@ -133,7 +131,7 @@ async fn agent(server: &NatsServer, folder: &Path, node: DeclaredNode, context: 
     let name = format!("agent {}", node.name);
     let config = AgentConfig {
         shape: ShapeSource::Declared(node.shape),
-        mode: Mode::Simulated { run_for: RUN_FOR },
+        mode: Mode::Simulated { run_for },
         sync: false,
         ..AgentConfig::new(node.name, work)
     };

@@ -8,8 +8,13 @@ use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Runs one program and gives what it wrote.
+/// Runs one program that judges nothing and gives what it wrote.
 fn figures(args: &[&str]) -> Map<String, Value> {
+    figures_of(args, "wanted")
+}
+
+/// Runs one program, which prints `told`, and gives what it wrote.
+fn figures_of(args: &[&str], told: &str) -> Map<String, Value> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("figures.json");
     let mut command = Command::new(env!("CARGO_BIN_EXE_footplate-load"));
@@ -17,7 +22,7 @@ fn figures(args: &[&str]) -> Map<String, Value> {
     let output = command.output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{args:?} ended with {}:\n{out}{err}", output.status);
-    assert!(out.contains("wanted"), "no table: {out}");
+    assert!(out.contains(told), "no table: {out}");
     serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap()
 }
 
@@ -111,4 +116,24 @@ fn a_grown_ledger_is_read_and_each_service_starts_over_it() {
         all_positive(&figures, &keys.each_ref().map(String::as_str));
         assert!(number(&figures, "cold_start_s") >= number(&figures, &keys[0]), "{figures:?}");
     }
+}
+
+#[test]
+fn decisions_are_measured_and_what_they_cost_once_they_are_durable() {
+    let size = ["--nodes", "20", "--gpus", "160", "--pending", "300", "--steps", "20", "--batch", "10", "--growth", "20,40"];
+    let durable = ["--durable-jobs", "200", "--age", "0", "--lives", "50", "--agents", "4"];
+    let figures = figures_of(&[&["cycle"], &size[..], &durable[..]].concat(), "durable");
+    let core =
+        ["core_decisions_per_s", "full_cycle_placements_per_s", "batch_decisions_per_s", "incremental_p99_ms", "growth_over_n_log_n"];
+    all_positive(&figures, &core);
+    all_positive(&figures, &["durable_placements_per_s", "full_lives_per_s", "full_lives_raw_per_s", "full_life_ratio"]);
+    // At the least: submitted, placed, assigned, ready, launched, started, exited, ended.
+    assert!(number(&figures, "full_life_messages") > 8.0, "{figures:?}");
+}
+
+#[test]
+fn seeds_are_run_and_planted_faults_found() {
+    let figures = figures_of(&["sim", "--seeds", "20", "--planted", "gang,quota"], "found by");
+    assert_eq!((number(&figures, "seeds"), number(&figures, "violations")), (20.0, 0.0));
+    assert_eq!((number(&figures, "planted_faults"), number(&figures, "planted_faults_missed")), (2.0, 0.0));
 }

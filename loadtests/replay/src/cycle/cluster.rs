@@ -76,7 +76,7 @@ impl Cluster {
             let registered = footplate_events::facts::NodeRegistered {
                 epoch: footplate_types::Epoch(1),
                 boot_id: "boot".to_owned(),
-                shape: shape(&node, at, mix.gpus_per_node),
+                shape: node_shape(&node, at, mix.gpus_per_node),
                 address: node.clone(),
                 agent_version: String::new(),
                 clock_ahead_ms: None,
@@ -222,7 +222,8 @@ fn queue(department: u32, team: u32) -> QueueName {
     name(QueueName::parse, &format!("d{department}-t{team}"))
 }
 
-fn shape(node: &str, at: u32, gpus: u32) -> NodeShape {
+/// A node with so many GPUs, in the rack of its number, of the model of its rack.
+pub fn node_shape(node: &str, at: u32, gpus: u32) -> NodeShape {
     let rack = at / RACK;
     let model = name(GpuModel::parse, MODELS[(rack % 2) as usize]);
     let gpu = |index: u32| Gpu {
@@ -264,18 +265,30 @@ fn job(dice: &mut Dice, at: u32, mix: &Mix) -> JobSpec {
     };
     let max_duration = if dice.below(10) < 3 { Millis::from_secs(600 * (1 + dice.below(60))) } else { Millis(0) };
     let per_node = PerNode { gpus, gpu_models: models, cpus: 8 * gpus, memory_bytes: u64::from(gpus) * (32 << 30), ..PerNode::default() };
+    let (department, team) = (dice.below(DEPARTMENTS.into()) as u32, dice.below(TEAMS.into()) as u32);
+    JobSpec {
+        queue: queue(department, team),
+        priority: dice.below(3) as i32,
+        preemptible: dice.below(3) == 0,
+        limits: Limits { max_duration, ..Limits::default() },
+        ..one_job(at, ResourceAsk { nodes, per_node })
+    }
+}
+
+/// A job of the default queue.
+pub fn one_job(at: u32, resources: ResourceAsk) -> JobSpec {
     JobSpec {
         name: name(DisplayName::parse, &format!("job-{at}")),
         experiment: name(DisplayName::parse, "load"),
         labels: BTreeMap::new(),
         why: Why::default(),
-        resources: ResourceAsk { nodes, per_node },
+        resources,
         placement: PlacementAsk::default(),
-        queue: queue(dice.below(DEPARTMENTS.into()) as u32, dice.below(TEAMS.into()) as u32),
-        priority: dice.below(3) as i32,
-        preemptible: dice.below(3) == 0,
+        queue: name(QueueName::parse, footplate_scheduler_core::DEFAULT_QUEUE),
+        priority: 0,
+        preemptible: false,
         launcher: Launcher::Direct,
-        limits: Limits { max_duration, ..Limits::default() },
+        limits: Limits::default(),
         stop: StopPolicy::default(),
         retry: RetryPolicy::default(),
         launch: DocumentRef { digest: Digest::of(b"launch"), bytes: 1 },

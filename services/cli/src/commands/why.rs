@@ -7,6 +7,7 @@ use crate::{
     output::Exit,
 };
 use footplate_api::{json, v1};
+use footplate_types::Millis;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,6 +40,19 @@ fn text(answer: &v1::ExplainJobResponse) -> String {
     let mut lines = vec![if answer.reason.is_empty() { answer.state.clone() } else { format!("{}: {}", answer.state, answer.reason) }];
     if answer.position > 0 {
         lines.push(format!("place in its queue: {}", answer.position));
+    }
+    if let Some(within) = answer.starts_within_ms {
+        let told = if within == 0 { "as soon as the scheduler looks again".to_owned() } else { format!("within {}", Millis(within)) };
+        lines.push(format!("expected to start: {told} (if what runs takes as long as it may and nothing new comes before it)"));
+    } else if !answer.start_unknown.is_empty() {
+        lines.push(format!("expected to start: nobody knows, {}", answer.start_unknown));
+    }
+    // One pool says no more than the reason.
+    if answer.pools.len() > 1 {
+        lines.push("by pool:".to_owned());
+        lines.extend(
+            answer.pools.iter().map(|room| format!("  {}: {}", if room.pool.is_empty() { "(no pool)" } else { &room.pool }, room.binds)),
+        );
     }
     if !answer.would_help.is_empty() {
         lines.push("what would help:".to_owned());

@@ -6,6 +6,7 @@
 //! clients' requests are answered, then living attempts are watched (loss, drain, failure, limits, launch), then pending jobs are placed.
 
 mod board;
+mod forecast;
 mod ground;
 mod hold;
 mod line;
@@ -20,6 +21,8 @@ mod waiting;
 mod watch;
 
 pub(crate) use board::{Board, Shape, When};
+pub use forecast::Forecast;
+pub(crate) use forecast::forecast;
 pub use ground::Memory;
 pub(crate) use shares::Shares;
 pub(crate) use waiting::{Lack, closed_and_free, lack, never, too_few_open};

@@ -1,9 +1,10 @@
 //! Why a job waits, told afresh: the recorded reason says only its kind for certain; the numbers are of this moment.
 
-use crate::decide::{Board, Lack, Shape, Shares, When, closed_and_free, lack, too_few_open};
+use crate::decide::{Board, Forecast, Lack, Shape, Shares, When, closed_and_free, forecast, lack, too_few_open};
 use crate::state::{Job, Node, Stage, State};
 use footplate_events::facts::{JobSpec, WaitReason};
-use footplate_types::{NodeName, RunId};
+use footplate_types::{NodeName, RunId, Timestamp};
+use std::collections::BTreeMap;
 
 /// Why a job waits and what would have to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,10 +17,23 @@ pub struct Explanation {
     pub pending: u64,
     /// What would have to change, in words.
     pub change: String,
+    /// What each pool has for it, by the pool's name; the nodes of no pool come first, under an empty one.
+    pub pools: Vec<PoolRoom>,
+    /// When it is expected to start, when room and quotas alone keep it waiting.
+    pub start: Option<Forecast>,
 }
 
-/// Why the pending job of a run waits; `None` when there is no such job or it does not wait.
-pub fn explain(state: &State, run: &RunId) -> Option<Explanation> {
+/// What one pool has for a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolRoom {
+    /// The pool; empty for nodes of none.
+    pub pool: String,
+    /// The one thing that binds there, in words.
+    pub binds: String,
+}
+
+/// Why the pending job of a run waits; `None` when there is no such job or it does not wait. `now` is any clock near the broker's: estimates rest on it.
+pub fn explain(state: &State, run: &RunId, now: Timestamp) -> Option<Explanation> {
     let job = state.jobs().get(run)?;
     let Stage::Pending { reason, .. } = &job.stage else { return None };
     let waits = |other: &&Job| other.spec.queue == job.spec.queue && other.attempt().is_none();
@@ -27,7 +41,25 @@ pub fn explain(state: &State, run: &RunId) -> Option<Explanation> {
     let pending = state.index().pending.get(&job.spec.queue).copied().unwrap_or(0);
     let reason = fresh(state, job, reason.as_ref());
     let change = reason.as_ref().map_or_else(|| "nothing: it is placed at the next look".to_owned(), |reason| change(state, job, reason));
-    Some(Explanation { reason, position, pending, change })
+    let waits_for_room = matches!(
+        &reason,
+        None | Some(WaitReason::Resources { .. } | WaitReason::Quota { .. } | WaitReason::Preempting | WaitReason::Backoff)
+    );
+    let start = waits_for_room.then(|| forecast(state, run, now));
+    let pools = pools(state, Shape::of(job));
+    Some(Explanation { reason, position, pending, change, pools, start })
+}
+
+/// What each pool has for jobs of a shape.
+fn pools(state: &State, shape: Shape<'_>) -> Vec<PoolRoom> {
+    let mut board = Board::of(state);
+    board.fit(shape);
+    let mut pools: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (at, (_, node)) in board.nodes.iter().enumerate() {
+        pools.entry(node.shape.pool.as_deref().unwrap_or_default()).or_default().push(at);
+    }
+    let room = |(pool, nodes): (&str, Vec<usize>)| PoolRoom { pool: pool.to_owned(), binds: board.binds(shape, &nodes) };
+    pools.into_iter().map(room).collect()
 }
 
 /// What would keep a job waiting if it were submitted now; `None` when it could start at once (others that wait are not looked at).

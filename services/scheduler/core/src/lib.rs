@@ -21,8 +21,8 @@ mod state;
 
 pub use admit::{Refusal, admit, can_close, can_configure};
 pub use assign::{assignment, assignments};
-pub use decide::{Memory, Ruling, decide};
-pub use explain::{Explanation, explain, outlook};
+pub use decide::{Forecast, Memory, Ruling, decide};
+pub use explain::{Explanation, PoolRoom, explain, outlook};
 pub use facts::{Facts, Policy, Timeline};
 pub use state::{
     Answer, Ask, Attempt, Budget, Chain, Checkpoint, Claim, ClaimKey, Claimed, DEPTH_MAX, EndedJob, Ending, Holding, How, Job, Launch,

@@ -298,7 +298,8 @@ impl Fit {
         self.fitting += usize::from(self.scores[at] != NONE);
     }
 
-    fn suits(&self, at: usize) -> bool {
+    /// Whether a member could stand there if the node were empty and open.
+    pub(super) fn suits(&self, at: usize) -> bool {
         self.marks[at] & SUITS != 0
     }
 

@@ -315,6 +315,15 @@ impl<'a> Shares<'a> {
         }
     }
 
+    /// What was kept for a job is given up.
+    pub(super) fn gives(&mut self, job: &Job) {
+        let (at, asked) = (self.places.get(&job.spec.queue).copied(), Holding::asked(&job.spec));
+        self.each_above(at, |purse| purse.coming = purse.coming.without(asked));
+        if !job.spec.preemptible {
+            self.change_firm(at, |firm| *firm = firm.without(asked));
+        }
+    }
+
     /// What a member of a job holds is being given up, or is not after all.
     pub(super) fn leaves(&mut self, job: &Job, member: &MemberPlacement, leaves: bool) {
         let at = self.places.get(&job.spec.queue).copied();

@@ -55,6 +55,42 @@ fn nearest(state: &State, spec: &JobSpec) -> String {
     }
 }
 
+impl Board<'_> {
+    /// What binds a job among these nodes, in words, by what [`Board::fit`] found last.
+    pub(crate) fn binds(&self, shape: Shape<'_>, nodes: &[usize]) -> String {
+        let Some(fit) = self.ground.known(&shape.class) else { return String::new() };
+        let (ask, count) = (&shape.spec.resources.per_node, shape.nodes());
+        let lacks = |at: usize| shape_lacks(self.name(at), &self.node(at).shape, shape.spec);
+        let suiting: Vec<usize> = nodes.iter().copied().filter(|at| fit.suits(*at)).collect();
+        if suiting.is_empty() {
+            let nearest = nodes.iter().filter_map(|at| Some((*at, lacks(*at)?))).max_by_key(|(_, lack)| lack.nearness());
+            return nearest.map_or_else(String::new, |(at, lack)| format!("no node could take a member: {} {lack}", self.name(at)));
+        }
+        if suiting.len() < count {
+            return format!("{count} nodes asked, {} of {} could take a member", suiting.len(), nodes.len());
+        }
+        let open: Vec<usize> = suiting.iter().copied().filter(|at| fit.is_eligible(*at)).collect();
+        if open.len() < count {
+            return format!("{count} nodes asked, {} of {} that could take a member are open", open.len(), suiting.len());
+        }
+        let fitting = open.iter().filter(|at| fit.fits(**at)).count();
+        if fitting >= count {
+            return format!("there is room: {fitting} nodes have it, {count} asked");
+        }
+        let (what, each) = if ask.gpus > 0 { ("gpus", ask.gpus) } else { ("slots", ask.slots) };
+        let units = |at: &usize| self.plot(*at).free.units(self.node(*at), ask);
+        let free: u32 = open.iter().map(units).sum();
+        let most = open.iter().map(units).max().unwrap_or(0);
+        if most >= each && fitting == 0 {
+            return format!("{what} are free, cpus or memory beside them are not: {each} {what} asked on each of {count} nodes");
+        }
+        format!(
+            "{each} {what} asked on each of {count} nodes, {fitting} have them: {free} are free on {} nodes, at most {most} on one",
+            open.len()
+        )
+    }
+}
+
 /// The closed nodes that could take a member at once, were they opened: by name.
 pub(crate) fn closed_and_free<'a>(state: &'a State, spec: &JobSpec) -> Vec<(&'a NodeName, &'a Node)> {
     let has_room = |node: &Node| {

@@ -52,14 +52,18 @@ fn a_waiting_job_is_explained_with_its_place_and_what_would_have_to_change() {
     let first = world.submit(spec(1, 2));
     let second = world.submit(spec(1, 1));
     world.settle();
-    let told = explain(&world.state, &second).unwrap();
+    let told = explain(&world.state, &second, world.now()).unwrap();
     assert_eq!((told.position, told.pending), (2, 2));
     let Some(WaitReason::Resources { detail }) = told.reason else { panic!("{told:?}") };
     assert_eq!(detail, "slots: 1 free asked on 1 of 1 open nodes, 0 have them; most free: n1 with 0");
     assert!(told.change.contains("running work has to end"), "{}", told.change);
-    assert_eq!(explain(&world.state, &first).unwrap().position, 1);
+    assert_eq!(explain(&world.state, &first, world.now()).unwrap().position, 1);
     assert_eq!(
-        explain(&world.state, &world.state.ended().keys().next().copied().unwrap_or(footplate_types::RunId::from_bytes([77; 16]))),
+        explain(
+            &world.state,
+            &world.state.ended().keys().next().copied().unwrap_or(footplate_types::RunId::from_bytes([77; 16])),
+            world.now()
+        ),
         None
     );
 }

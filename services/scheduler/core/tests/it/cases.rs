@@ -78,7 +78,7 @@ fn a_quota_lowered_under_running_work_starts_nothing_until_use_is_below_it() {
     world.exits(running[0], 0, 0, None);
     world.settle();
     assert!(waiting.iter().all(|run| world.is_pending(*run)));
-    let Some(WaitReason::Quota { detail }) = explain(&world.state, &waiting[0]).unwrap().reason else { panic!() };
+    let Some(WaitReason::Quota { detail }) = explain(&world.state, &waiting[0], world.now()).unwrap().reason else { panic!() };
     assert_eq!(detail, "slots: 3 of 2 in use, 1 asked");
     world.exits(running[1], 0, 0, None);
     world.settle();

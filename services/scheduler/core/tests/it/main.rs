@@ -5,6 +5,7 @@ mod admission;
 mod cases;
 mod checker;
 mod clock;
+mod forecasts;
 mod gangs;
 mod holds;
 mod orders;

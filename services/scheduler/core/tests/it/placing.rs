@@ -136,7 +136,7 @@ fn a_cordoned_or_unhealthy_node_takes_no_new_work_and_what_runs_goes_on() {
     assert!(world.is_active(first) && world.stop_cause(first).is_none() && world.is_pending(second));
     let Some(WaitReason::Resources { detail }) = world.reason(second) else { panic!("{:?}", world.reason(second)) };
     assert_eq!(detail, "1 asked, and no open node could take a member; n1 is cordoned (look)");
-    let change = footplate_scheduler_core::explain(&world.state, &second).unwrap().change;
+    let change = footplate_scheduler_core::explain(&world.state, &second, world.now()).unwrap().change;
     assert!(change.contains("`footplate node uncordon n1`") && !change.contains("work has to end"), "{change}");
     world.uncordon("n1");
     world.settle();

@@ -144,7 +144,7 @@ fn work_that_cannot_be_preempted_borrows_only_what_nobody_may_ask_back() {
     world.settle();
     let Some(WaitReason::Quota { detail }) = world.reason(firm) else { panic!("{:?}", world.reason(firm)) };
     assert!(detail.contains("slots") && detail.contains("preemptible may borrow"), "{detail}");
-    let told = explain(&world.state, &firm).unwrap();
+    let told = explain(&world.state, &firm, world.now()).unwrap();
     assert_eq!(told.reason, world.reason(firm));
     assert!(told.change.contains("guarantee"), "{told:?}");
     assert_eq!(outlook(&world.state, &job("default", 2)), world.reason(firm));
@@ -265,7 +265,7 @@ fn a_quota_above_binds_all_below_together_and_is_named() {
     let (first, second) = (world.submit(job("one", 2)), world.submit(job("two", 2)));
     world.settle();
     assert!(world.is_active(first) && world.is_pending(second));
-    let told = explain(&world.state, &second).unwrap();
+    let told = explain(&world.state, &second, world.now()).unwrap();
     let Some(WaitReason::Quota { detail }) = &told.reason else { panic!("{told:?}") };
     assert!(detail.contains("queue team above it: slots: 2 of 3 in use, 2 asked"), "{detail}");
     assert!(matches!(admit(&world.state, &job("two", 4), false), Err(Refusal::OverQuota { .. })));

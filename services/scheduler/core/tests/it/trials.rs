@@ -45,7 +45,7 @@ fn a_trial_in_a_queue_that_is_closed_or_not_there_waits_until_somebody_opens_it(
         submit(&mut world);
         world.settle();
         assert!(world.is_pending(id().run()), "closed: {closed}");
-        let why = footplate_scheduler_core::explain(&world.state, &id().run()).unwrap();
+        let why = footplate_scheduler_core::explain(&world.state, &id().run(), world.now()).unwrap();
         assert_eq!(why.reason, Some(WaitReason::QueueHeld));
         assert!(why.change.contains(if closed { "has to be opened" } else { "has to be made" }), "{}", why.change);
         world.record(Subject::queue(&queue_name("old")), configured(false));

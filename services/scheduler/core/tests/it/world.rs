@@ -126,6 +126,11 @@ impl World {
         recorded.sequence
     }
 
+    /// The broker's clock: it stands at the last event.
+    pub fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.state.position() as i64 * 1_000)
+    }
+
     pub fn wait(&mut self, millis: u64) {
         self.elapsed += millis;
     }

@@ -4,10 +4,10 @@ use super::Jobs;
 use super::history::{history, how_it_ended};
 use super::show::{self, STATES, reason_words, state_of};
 use footplate_api::server::named_project;
-use footplate_api::v1::{ExplainJobResponse, GetJobRequest, GetJobResponse, Job, ListJobsRequest, ListJobsResponse};
+use footplate_api::v1::{ExplainJobResponse, GetJobRequest, GetJobResponse, Job, ListJobsRequest, ListJobsResponse, PoolRoom};
 use footplate_api::{Refusal, reason};
 use footplate_events::{Event, Subject};
-use footplate_scheduler_core::{State, explain};
+use footplate_scheduler_core::{Forecast, State, explain};
 use footplate_types::{ProjectName, QueueName, RunId};
 use footplate_wire::job_spec_to_wire;
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,13 +67,22 @@ impl Jobs {
         let Some(job) = of(&state, &run) else {
             return Err(Refusal::new(&reason::JOB_NOT_FOUND, format!("no job {run} in project {project}")));
         };
-        let waits = explain(&state, &run);
+        let waits = explain(&state, &run, self.shell.clock.now());
         let position = waits.as_ref().map_or(0, |waits| u32::try_from(waits.position).unwrap_or(u32::MAX));
         let reason = match &waits {
             Some(waits) => waits.reason.as_ref().map_or_else(|| "it is placed at the next look".to_owned(), reason_words),
             None => how_it_ended(&events).unwrap_or_else(|| job.reason.clone()),
         };
+        let pools = waits.iter().flat_map(|waits| &waits.pools).map(|room| PoolRoom { pool: room.pool.clone(), binds: room.binds.clone() });
+        let (starts_within_ms, start_unknown) = match waits.as_ref().and_then(|waits| waits.start.as_ref()) {
+            Some(Forecast::Within(within)) => (Some(within.0), String::new()),
+            Some(Forecast::Unknown(why)) => (None, (*why).to_owned()),
+            None => (None, String::new()),
+        };
         Ok(ExplainJobResponse {
+            pools: pools.collect(),
+            starts_within_ms,
+            start_unknown,
             run_id: job.run_id,
             state: job.state,
             reason,
