@@ -27,6 +27,7 @@ pub fn job_spec_from_wire(spec: &wire::JobSpec) -> Result<JobSpec, Invalid> {
         limits: spec.limits.as_ref().map_or_else(Limits::default, |limits| Limits {
             max_duration: Millis(limits.max_duration_ms),
             max_pending: Millis(limits.max_pending_ms),
+            min_run: Millis(limits.min_run_ms),
         }),
         stop: stop(spec.stop.as_ref())?,
         retry: retry(spec.retry.as_ref()),

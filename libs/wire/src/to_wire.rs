@@ -39,7 +39,11 @@ pub fn job_spec_to_wire(spec: &JobSpec) -> wire::JobSpec {
             Launcher::Direct => wire::Launcher::Direct.into(),
             Launcher::Torchrun => wire::Launcher::Torchrun.into(),
         },
-        limits: Some(wire::Limits { max_duration_ms: spec.limits.max_duration.0, max_pending_ms: spec.limits.max_pending.0 }),
+        limits: Some(wire::Limits {
+            max_duration_ms: spec.limits.max_duration.0,
+            max_pending_ms: spec.limits.max_pending.0,
+            min_run_ms: spec.limits.min_run.0,
+        }),
         stop: Some(stop(&spec.stop)),
         retry: Some(wire::RetryPolicy {
             user_code: Some(retry.user_code),

@@ -499,6 +499,9 @@ pub struct Limits {
     pub max_duration_ms: u64,
     #[prost(uint64, tag = "2")]
     pub max_pending_ms: u64,
+    /// How long an attempt may run before it is preempted for others; 0 = it may be at once.
+    #[prost(uint64, tag = "3")]
+    pub min_run_ms: u64,
 }
 impl ::prost::Name for Limits {
     const NAME: &'static str = "Limits";

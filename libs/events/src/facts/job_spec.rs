@@ -193,6 +193,13 @@ pub struct Limits {
     /// The longest it may be pending before its first placement. 0 = no limit.
     #[serde(default)]
     pub max_pending: Millis,
+    /// How long an attempt may run after its launch before it is preempted for others. 0 = it may be at once.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub min_run: Millis,
+}
+
+fn is_zero(millis: &Millis) -> bool {
+    millis.0 == 0
 }
 
 /// The code of a run: a snapshot of the tree and where it came from.
@@ -317,6 +324,8 @@ impl JobSpec {
     pub const PLACEMENT_BYTES_MAX: u64 = 224 * 1024;
     /// The farthest that a priority is from 0, either way.
     pub const PRIORITY_MAX: u32 = 1_000_000;
+    /// The longest that work is kept from being preempted, in milliseconds: a week. What is guaranteed to others may not be away for longer.
+    pub const MIN_RUN_MAX: u64 = 7 * 86_400_000;
     /// The most labels, inputs, or excluded nodes.
     pub const LIST_MAX: usize = 256;
 
@@ -358,6 +367,7 @@ impl JobSpec {
             return Err(Invalid::new("priority", self.priority, format!("-{most} to {most}", most = Self::PRIORITY_MAX)));
         }
         within("stop.grace", self.stop.grace.0, 0, 86_400_000)?;
+        within("limits.min_run", self.limits.min_run.0, 0, Self::MIN_RUN_MAX)?;
         within("retry.backoff_max", self.retry.backoff_max.0, self.retry.backoff.0, 86_400_000)?;
         for (field, count) in [
             ("labels", self.labels.len()),

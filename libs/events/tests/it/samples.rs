@@ -84,7 +84,7 @@ fn spec() -> JobSpec {
         priority: -5,
         preemptible: true,
         launcher: Launcher::Torchrun,
-        limits: Limits { max_duration: Millis::from_secs(86_400), max_pending: Millis::from_secs(3_600) },
+        limits: Limits { max_duration: Millis::from_secs(86_400), max_pending: Millis::from_secs(3_600), min_run: Millis(0) },
         stop: StopPolicy {
             signal: StopSignal::Int,
             grace: Millis(45_000),

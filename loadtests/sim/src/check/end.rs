@@ -4,7 +4,7 @@ use super::book::{Book, JobBook, NodeBook};
 use super::{Checked, Found};
 use footplate_events::facts::WaitReason;
 use footplate_scheduler_core::{State, explain};
-use footplate_types::NodeName;
+use footplate_types::{NodeName, Timestamp};
 
 /// Something that is not at rest.
 #[derive(Clone, Debug)]
@@ -75,7 +75,8 @@ impl Book {
 
     pub(super) fn explained(&self, state: &State) -> Checked {
         for (run, job) in self.jobs.iter().filter(|(_, job)| job.is_pending()) {
-            let (told, truth) = (explain(state, run), self.reasons(job));
+            // What is looked at here rests on no clock.
+            let (told, truth) = (explain(state, run, Timestamp::default()), self.reasons(job));
             let told = told.and_then(|told| told.reason);
             let name = told.as_ref().map_or("nothing", kind);
             if !truth.contains(&name) {

@@ -284,6 +284,9 @@ pub struct LimitsSection {
     /// The longest it may be pending before its first placement; absent = no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_pending: Option<Span>,
+    /// How long an attempt may run after its launch before it is preempted for others, at most a week; absent = it may be at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_run: Option<Span>,
 }
 
 /// A signal that asks a program to end or to be ready for it.

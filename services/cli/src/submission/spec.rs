@@ -54,6 +54,7 @@ pub fn job_spec(file: &JobFile, refs: Refs) -> types::JobSpec {
         limits: Some(types::Limits {
             max_duration_ms: file.limits.max_duration.map_or(0, |span| span.0.0),
             max_pending_ms: file.limits.max_pending.map_or(0, |span| span.0.0),
+            min_run_ms: file.limits.min_run.map_or(0, |span| span.0.0),
         }),
         stop: Some(types::StopPolicy {
             signal: signal(file.stop.signal).into(),

@@ -29,7 +29,7 @@ pub struct Policy {
 impl Default for Policy {
     fn default() -> Self {
         Self {
-            name: "priority-then-share-then-age/1".to_owned(),
+            name: "shares-with-reservations/2".to_owned(),
             ready_within: Millis::from_secs(600),
             patience: Millis::from_secs(600),
             reservations_max: 8,

@@ -1,16 +1,20 @@
 //! Preemption: whole preemptible gangs leave, with notice and grace, for a job that then fits: less urgent ones of its own queue, and what other queues
 //! have borrowed of what is guaranteed to it.
 //!
-//! Never useless: nobody is stopped unless the job fits afterwards, on nodes and under its quota. Least cost: the lowest priority first,
-//! then the youngest; whoever turns out not to be needed is spared again, the dearest first.
+//! Never useless: nobody is stopped unless the job fits afterwards, on nodes and under its quota. Least cost: in a queue the lowest priority first; among
+//! equals, and between queues, whoever loses least by it: the time of all its GPUs (or slots) since its last checkpoint, times the preemptions that it has
+//! suffered already. Whoever turns out not to be needed is spared again, the dearest first. Work that has not run as long as it was promised
+//! (`limits.min_run`) stays.
 
 use super::board::Shape;
 use super::pass::Pass;
 use super::place::Round;
 use super::room::Room;
-use crate::state::{Attempt, Claim, Holding, Job, Stoppable};
+use crate::facts::Facts;
+use crate::state::{Attempt, Budget, Claim, Holding, Job, Stoppable};
 use footplate_events::facts::{JobStopRequested, StopCause};
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 
 /// An attempt that may be stopped.
 type Victim<'a> = (&'a Job, &'a Attempt);
@@ -23,6 +27,22 @@ struct Trial<'b> {
     rooms: BTreeMap<usize, (Room, bool)>,
     /// On how many nodes a member would fit.
     fitting: usize,
+}
+
+/// What it costs to stop an attempt: what is lost, then how young it is.
+type Price = (u128, Reverse<u64>);
+
+fn price(facts: &Facts<'_>, victim: &Job, attempt: &Attempt) -> Price {
+    let since = attempt.saved.as_ref().or(attempt.launched.as_ref().map(|launch| &launch.stamp));
+    let lost = u128::from(since.map_or(0, |stamp| facts.age(stamp))) * u128::from(victim.gpus().max(victim.slots()));
+    (lost * u128::from(1 + victim.spent(Budget::Preempted)), Reverse(attempt.placed.sequence))
+}
+
+/// Whether an attempt has run as long as it was promised; when it has not, looks again when it has. One that was not launched loses nothing.
+fn may_go(pass: &mut Pass<'_>, victim: &Job, attempt: &Attempt) -> bool {
+    let promised = victim.spec.limits.min_run.0;
+    let launched = attempt.launched.as_ref().filter(|_| promised > 0);
+    launched.is_none_or(|launch| pass.is_over(pass.facts.age(&launch.stamp), promised))
 }
 
 impl<'a> Round<'a> {
@@ -74,19 +94,38 @@ impl<'a> Round<'a> {
         places.any(needed)
     }
 
-    /// Attempts that may be stopped for the job as things stand, in the order in which they would go: the lowest priority first, then the youngest.
-    fn candidates(&self, pass: &Pass<'a>, job: &Job) -> Vec<Victim<'a>> {
+    /// Attempts that may be stopped for the job as things stand, in the order in which they would go.
+    fn candidates(&self, pass: &mut Pass<'a>, job: &Job) -> Vec<Victim<'a>> {
         let (state, own) = (pass.state, &job.spec.queue);
         let all = &state.index().stoppable;
-        let mut found: Vec<&Stoppable> =
-            all.get(own).into_iter().flatten().take_while(|(priority, _, _)| *priority < job.priority).collect();
+        let less_urgent = all.get(own).into_iter().flatten().take_while(|(priority, _, _)| *priority < job.priority).collect();
+        let mut queues: Vec<Vec<&Stoppable>> = vec![less_urgent];
         if self.shares.place(own).is_some_and(|place| self.shares.may_ask_back(place, Holding::asked(&job.spec))) {
             let lending = all.iter().filter(|(queue, _)| *queue != own && self.shares.may_reclaim_from(job, queue));
-            found.extend(lending.flat_map(|(_, attempts)| attempts));
-            found.sort_unstable();
+            queues.extend(lending.map(|(_, attempts)| attempts.iter().collect()));
         }
-        let victim = |run| state.jobs().get(run).and_then(|job| Some((job, job.attempt()?)));
-        found.into_iter().filter(|(_, _, run)| !pass.is_touched(run)).filter_map(|(_, _, run)| victim(run)).collect()
+        // Of each queue whoever would go last comes first, so that the next to go is taken off the end.
+        let mut lines: Vec<Vec<(Price, Victim<'a>)>> = Vec::new();
+        for queue in queues {
+            let mut line = Vec::with_capacity(queue.len());
+            for (_, _, run) in queue {
+                let Some((victim, attempt)) = state.jobs().get(run).and_then(|job| Some((job, job.attempt()?))) else { continue };
+                if !pass.is_touched(run) && may_go(pass, victim, attempt) {
+                    line.push((price(pass.facts, victim, attempt), (victim, attempt)));
+                }
+            }
+            line.sort_by_key(|(price, (victim, _))| Reverse((victim.priority, *price)));
+            lines.push(line);
+        }
+        // A priority counts in its own queue alone: between queues the price decides.
+        let first = |(at, line): (usize, &Vec<(Price, Victim<'a>)>)| Some(Reverse((line.last()?.0, at)));
+        let mut next: BinaryHeap<Reverse<(Price, usize)>> = lines.iter().enumerate().filter_map(first).collect();
+        let mut candidates = Vec::new();
+        while let Some(Reverse((_, at))) = next.pop() {
+            candidates.extend(lines[at].pop().map(|(_, victim)| victim));
+            next.extend(lines[at].last().map(|(price, _)| Reverse((*price, at))));
+        }
+        candidates
     }
 
     /// Stops the attempts that must leave for the job to fit; false, and nobody is stopped, when it would not fit even then.

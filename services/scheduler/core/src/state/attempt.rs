@@ -123,6 +123,8 @@ pub struct Attempt {
     pub reported: Stamp,
     /// The launch, once it came.
     pub launched: Option<Launch>,
+    /// The newest checkpoint that it saved.
+    pub saved: Option<Stamp>,
     /// The stop that stands.
     pub stop: Option<Stop>,
     /// How members ended, in ledger order.

@@ -62,7 +62,7 @@ impl State {
 
             Event::AttemptReady(fact) => self.attempt_ready(envelope, stamp, fact),
             Event::AttemptStarted(fact) => self.attempt_started(envelope, stamp, fact),
-            Event::AttemptCheckpointed(fact) => self.attempt_checkpointed(envelope, fact),
+            Event::AttemptCheckpointed(fact) => self.attempt_checkpointed(envelope, stamp, fact),
             Event::AttemptExited(fact) => self.attempt_exited(envelope, stamp, fact),
             Event::AttemptLost(fact) => self.attempt_lost(envelope, stamp, fact),
 

@@ -74,6 +74,103 @@ fn the_lowest_priority_goes_first_then_the_youngest() {
     assert_eq!([older, younger, better].map(|run| world.stop_cause(run)), [None, Some(StopCause::Preempted), None]);
 }
 
+/// It saves a checkpoint.
+fn saves(world: &mut World, run: footplate_types::RunId) {
+    let attempt = footplate_types::AttemptId { run, attempt: world.state.jobs()[&run].last_attempt };
+    let manifest = DocumentRef { digest: footplate_types::Digest::of(b"manifest"), bytes: 1 };
+    let saved = AttemptCheckpointed { step: 1, rank: footplate_types::Rank(0), manifest, bytes: 1, metadata: String::new() };
+    world.record(footplate_events::Subject::attempt(&project(), attempt), saved);
+}
+
+#[test]
+fn whoever_loses_least_goes_who_saved_last_who_is_small_who_was_not_stopped_before() {
+    let mut world = World::new();
+    world.slots("n1", 2);
+    let older = world.running(low(1, 1));
+    world.wait(60_000);
+    let younger = world.running(low(1, 1));
+    world.wait(60_000);
+    saves(&mut world, older);
+    world.wait(1_000);
+    world.submit(high(1, 1));
+    world.settle();
+    assert_eq!([older, younger].map(|run| world.stop_cause(run)), [Some(StopCause::Preempted), None], "a second is lost, not two minutes");
+
+    let mut world = World::new();
+    world.slots("n1", 4);
+    world.slots("n2", 1);
+    let large = world.running(JobSpec { placement: PlacementAsk { nodes: vec![node_name("n1")], ..PlacementAsk::default() }, ..low(1, 4) });
+    world.wait(1_000);
+    let small = world.running(low(1, 1));
+    world.wait(2_000);
+    world.submit(high(1, 1));
+    world.settle();
+    assert_eq!([large, small].map(|run| world.stop_cause(run)), [None, Some(StopCause::Preempted)], "12 against 2 seconds of slots");
+
+    let mut world = World::new();
+    world.slots("n1", 1);
+    let twice = world.running(low(1, 1));
+    let urgent = world.submit(high(1, 1));
+    world.settle();
+    world.exits(twice, 0, 0, Some(StopCause::Preempted));
+    world.settle();
+    world.all_ready(urgent);
+    world.settle();
+    world.slots("n2", 1);
+    world.settle();
+    world.all_ready(twice);
+    world.settle();
+    world.slots("n3", 1);
+    world.wait(1_000);
+    let once = world.running(low(1, 1));
+    world.wait(1_500);
+    world.submit(high(1, 1));
+    world.settle();
+    assert_eq!([twice, once].map(|run| world.stop_cause(run)), [None, Some(StopCause::Preempted)], "it was stopped once already");
+}
+
+#[test]
+fn work_runs_as_long_as_it_was_promised_and_is_stopped_then() {
+    let mut world = World::new();
+    world.slots("n1", 1);
+    let limits = Limits { min_run: footplate_types::Millis(600_000), ..Limits::default() };
+    let promised = world.running(JobSpec { limits, ..low(1, 1) });
+    let urgent = world.submit(high(1, 1));
+    world.settle();
+    assert_eq!(world.stop_cause(promised), None);
+    assert!(matches!(world.reason(urgent), Some(WaitReason::Resources { .. })));
+    assert_eq!(world.ruling().wake_in, Some(footplate_types::Millis(600_000)), "it looks again when the promise is kept");
+    world.wait(600_000);
+    world.settle();
+    assert_eq!(world.stop_cause(promised), Some(StopCause::Preempted));
+}
+
+#[test]
+fn a_priority_of_another_queue_spares_nobody() {
+    let mut world = World::new();
+    world.slots("n1", 2);
+    let set = |world: &mut World, name: &str, own: u32| {
+        let settings = QueueConfigured { guarantee: Quota { gpus: None, slots: Some(own) }, ..QueueConfigured::default() };
+        world.record(footplate_events::Subject::queue(&queue_name(name)), settings);
+    };
+    set(&mut world, "q", 1);
+    set(&mut world, "r", 0);
+    set(&mut world, "s", 0);
+    let grand = world.running(JobSpec { queue: queue_name("r"), priority: 1_000, ..low(1, 1) });
+    world.wait(1_000);
+    saves(&mut world, grand);
+    let humble = world.running(JobSpec { queue: queue_name("s"), ..low(1, 1) });
+    world.wait(5_000);
+    saves(&mut world, grand);
+    world.submit(JobSpec { queue: queue_name("q"), ..spec(1, 1) });
+    world.settle();
+    assert_eq!(
+        [grand, humble].map(|run| world.stop_cause(run)),
+        [Some(StopCause::Preempted), None],
+        "it loses nothing, the other five seconds"
+    );
+}
+
 #[test]
 fn whoever_is_not_needed_is_spared() {
     let mut world = World::new();

@@ -49,7 +49,7 @@ impl State {
 
     /// The newest whole checkpoint: of the highest attempt; in it of the highest step, of the lowest rank among equals; a rank that goes
     /// back replaces its own. A lower attempt's is refused, also when it comes late.
-    pub(super) fn attempt_checkpointed(&mut self, envelope: &Envelope, fact: &AttemptCheckpointed) {
+    pub(super) fn attempt_checkpointed(&mut self, envelope: &Envelope, stamp: Stamp, fact: &AttemptCheckpointed) {
         let Some(id) = envelope.subject.attempt_id() else { return };
         let Some(job) = self.jobs.get_mut(&id.run) else { return };
         if job.project != envelope.subject.project || id.attempt > job.last_attempt {
@@ -63,6 +63,9 @@ impl State {
         // An older attempt than the one that lives must not move what the living one began from.
         if newer && id.attempt == job.last_attempt {
             job.checkpoint = Some(Checkpoint { attempt: id.attempt, step: fact.step, rank: fact.rank, manifest: fact.manifest });
+            if let Stage::Active(attempt) = &mut job.stage {
+                attempt.saved = Some(stamp);
+            }
         }
     }
 

@@ -159,6 +159,7 @@ impl State {
             rendezvous: None,
             reported: stamp,
             launched: None,
+            saved: None,
             stop: None,
             endings: Vec::new(),
             void,
