@@ -111,7 +111,7 @@ const NODES_NAMED: usize = 3;
 fn opened_by((name, node): (&NodeName, &Node)) -> String {
     if node.lost.is_some() {
         format!("{name} has to come back (it is lost: look at its agent)")
-    } else if node.drained.is_some() || node.cordoned.is_some() {
+    } else if node.drained.is_some() || node.cordoned.is_some() || node.quarantined.is_some() {
         format!("`footplate node uncordon {name}`")
     } else {
         format!("{name} has to be healthy again")

@@ -84,6 +84,10 @@ pub struct Node {
     pub lost: Option<Mark>,
     /// It is unhealthy as a whole.
     pub unhealthy: Option<Mark>,
+    /// Runs in a row that could not be started here and were started elsewhere at once: theirs was not the fault.
+    pub blamed: Vec<RunId>,
+    /// There were too many of these; until it registers under another generation or is uncordoned it takes no new work.
+    pub quarantined: Option<Mark>,
     /// Its unhealthy GPUs.
     pub unhealthy_gpus: BTreeMap<GpuUuid, Mark>,
     /// What is claimed on it.
@@ -97,9 +101,13 @@ pub struct Node {
 }
 
 impl Node {
+    /// How many runs in a row it may fail.
+    pub const BLAMED_MOST: usize = 3;
+
     /// Whether new work may be placed here.
     pub fn is_open(&self) -> bool {
-        self.cordoned.is_none() && self.drained.is_none() && self.lost.is_none() && self.unhealthy.is_none()
+        let marks = [&self.cordoned, &self.drained, &self.lost, &self.unhealthy, &self.quarantined];
+        marks.into_iter().all(Option::is_none)
     }
 
     /// Why no new work may be placed here, in words; `None` when it may.
@@ -111,6 +119,28 @@ impl Node {
             .or_else(|| told("drained", &self.drained))
             .or_else(|| told("cordoned", &self.cordoned))
             .or_else(|| told("unhealthy", &self.unhealthy))
+            .or_else(|| told("quarantined", &self.quarantined))
+    }
+
+    /// A run that could not be started here was started elsewhere at once. Whether the node is quarantined by that.
+    pub(super) fn blame(&mut self, run: RunId, stamp: Stamp) -> bool {
+        if self.quarantined.is_some() || self.blamed.contains(&run) {
+            return false;
+        }
+        self.blamed.push(run);
+        if self.blamed.len() < Self::BLAMED_MOST {
+            return false;
+        }
+        let reason = format!("{} runs in a row could not be started here and were started elsewhere, the last {run}", self.blamed.len());
+        self.quarantined = Some(Mark { stamp, reason });
+        self.changed_at = stamp.sequence;
+        true
+    }
+
+    /// Somebody has looked after it, or it has shown that it works.
+    pub(super) fn pardon(&mut self) {
+        self.blamed.clear();
+        self.quarantined = None;
     }
 
     /// How much of it is claimed.

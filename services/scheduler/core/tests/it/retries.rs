@@ -143,3 +143,78 @@ fn a_job_that_waits_too_long_for_its_first_placement_ends() {
     world.settle();
     assert_eq!((world.end(run).outcome, world.end(run).cause), (Outcome::Failed, Cause::PendingTooLong));
 }
+
+/// A run that could not be started on n1 and was started on n2.
+fn starts_elsewhere(world: &mut World) -> RunId {
+    let prefers_n1 = PlacementAsk { nodes: vec![node_name("n1"), node_name("n2")], ..PlacementAsk::default() };
+    let run = world.submit(JobSpec { placement: prefers_n1, ..spec(1, 1) });
+    world.settle();
+    assert_eq!(world.nodes_of(run), ["n1"]);
+    world.not_started(run, 0, "no space left on device");
+    world.settle();
+    world.wait(2_000);
+    world.settle();
+    assert_eq!(world.nodes_of(run), ["n2"]);
+    world.all_ready(run);
+    world.settle();
+    world.starts(run, 0);
+    run
+}
+
+#[test]
+fn a_node_that_cannot_start_what_others_start_is_quarantined_until_somebody_has_looked_after_it() {
+    let mut world = World::new();
+    world.slots("n1", 2);
+    world.slots("n2", 8);
+    for _ in 0..3 {
+        assert!(world.state.nodes()[&node_name("n1")].is_open());
+        starts_elsewhere(&mut world);
+    }
+    let node = &world.state.nodes()[&node_name("n1")];
+    assert!(!node.is_open());
+    assert!(
+        node.closed_because().unwrap().starts_with("quarantined (3 runs in a row could not be started here and were started elsewhere")
+    );
+    let only_there =
+        world.submit(JobSpec { placement: PlacementAsk { nodes: vec![node_name("n1")], ..PlacementAsk::default() }, ..spec(1, 1) });
+    world.settle();
+    let told = footplate_scheduler_core::explain(&world.state, &only_there, world.now()).unwrap();
+    assert!(told.change.contains("`footplate node uncordon n1`"), "{told:?}");
+    world.uncordon("n1");
+    world.settle();
+    assert_eq!(world.nodes_of(only_there), ["n1"]);
+}
+
+#[test]
+fn a_node_that_starts_something_in_between_is_not_blamed_for_what_was_before() {
+    let mut world = World::new();
+    world.slots("n1", 2);
+    world.slots("n2", 8);
+    (0..2).for_each(|_| _ = starts_elsewhere(&mut world));
+    let fine = world.running(JobSpec { placement: PlacementAsk { nodes: vec![node_name("n1")], ..PlacementAsk::default() }, ..spec(1, 1) });
+    world.starts(fine, 0);
+    world.exits(fine, 0, 0, None);
+    world.settle();
+    (0..2).for_each(|_| _ = starts_elsewhere(&mut world));
+    assert!(world.state.nodes()[&node_name("n1")].is_open());
+}
+
+#[test]
+fn a_run_that_starts_nowhere_blames_no_node() {
+    let mut world = World::new();
+    world.slots("n1", 1);
+    world.slots("n2", 1);
+    for _ in 0..4 {
+        let run = world.submit(spec(1, 1));
+        world.settle();
+        while world.state.jobs().contains_key(&run) {
+            if world.is_active(run) {
+                world.not_started(run, 0, "setup: exit 1");
+            }
+            world.settle();
+            world.wait(10_000);
+            world.settle();
+        }
+    }
+    assert!(world.state.nodes().values().all(footplate_scheduler_core::Node::is_open));
+}

@@ -253,6 +253,12 @@ impl World {
         (0..members as u32).for_each(|member| self.ready(run, member));
     }
 
+    pub fn starts(&mut self, run: RunId, member: u32) {
+        let (attempt, placement) = self.placement(run, member);
+        let started = MemberStarted { member: MemberIndex(member), node: placement.node, epoch: placement.epoch, workers: Vec::new() };
+        self.record(self.attempt_subject(run, attempt), AttemptStarted { members: vec![started] });
+    }
+
     pub fn exit_of(&self, run: RunId, member: u32, code: Exit, obeyed: Option<StopCause>) -> (Subject, MemberExited) {
         let (attempt, placement) = self.placement(run, member);
         let worker = WorkerExit { rank: placement.first_rank, exit: code, after_ms: 0, message: String::new() };

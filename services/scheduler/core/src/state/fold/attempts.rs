@@ -5,7 +5,7 @@
 
 use crate::state::{Attempt, Checkpoint, ClaimKey, Ending, How, Job, MemberStage, Stage, Stamp, State};
 use footplate_events::Envelope;
-use footplate_events::facts::{AttemptCheckpointed, AttemptExited, AttemptLost, AttemptReady, AttemptStarted, RetryPolicy};
+use footplate_events::facts::{AttemptCheckpointed, AttemptExited, AttemptLost, AttemptReady, AttemptStarted, Cause, RetryPolicy};
 use footplate_types::{AttemptId, AttemptNumber, Epoch, MemberIndex, NodeName, RunId};
 
 impl State {
@@ -35,15 +35,34 @@ impl State {
     }
 
     pub(super) fn attempt_started(&mut self, envelope: &Envelope, stamp: Stamp, fact: &AttemptStarted) {
-        let Some((job, _)) = self.attempt_of(envelope) else { return };
+        let Some((job, id)) = self.attempt_of(envelope) else { return };
+        // Of the try before this one: which node could not start it.
+        let failed = job.past.last().filter(|past| past.number.next() == id.attempt && past.cause == Cause::Infrastructure);
+        let failed = failed.and_then(|past| past.root.as_ref()).map(|root| root.node.clone());
         let Stage::Active(attempt) = &mut job.stage else { return };
+        let is_first = attempt.members.iter().all(|member| member.stage != MemberStage::Running);
+        let mut works = Vec::new();
         for started in &fact.members {
             let Some(at) = same(attempt, started.member, &started.node) else { continue };
             let member = &mut attempt.members[at];
             if !member.is_released() && member.placement.epoch == started.epoch {
                 member.stage = MemberStage::Running;
                 attempt.reported = stamp;
+                works.push(started.node.clone());
             }
+        }
+        let everywhere_else = |node: &NodeName| !attempt.members.iter().any(|member| member.placement.node == *node);
+        let failed = failed.filter(|node| is_first && !works.is_empty() && everywhere_else(node));
+        for name in works {
+            if let Some(node) = self.nodes.get_mut(&name).filter(|node| node.quarantined.is_none()) {
+                node.pardon();
+            }
+        }
+        if let Some(node) = failed.and_then(|name| self.nodes.get_mut(&name))
+            && node.blame(id.run, stamp)
+        {
+            // A node less: other guarantees may be short.
+            self.revision = stamp.sequence;
         }
     }
 

@@ -16,6 +16,7 @@ impl State {
                 node.unhealthy_gpus.retain(|uuid, _| shape.gpus.iter().any(|gpu| gpu.uuid == *uuid));
                 if fact.epoch > node.epoch {
                     node.raised_at = stamp.sequence;
+                    node.pardon();
                 }
                 node.changed_at = stamp.sequence;
                 node.epoch = fact.epoch;
@@ -36,6 +37,8 @@ impl State {
                     drained: None,
                     lost: None,
                     unhealthy: None,
+                    blamed: Vec::new(),
+                    quarantined: None,
                     unhealthy_gpus: BTreeMap::new(),
                     claims: BTreeMap::new(),
                     assigned_at: stamp.sequence,
@@ -74,6 +77,7 @@ impl State {
     pub(super) fn node_uncordoned(&mut self, envelope: &Envelope, stamp: Stamp) {
         if let Some(node) = envelope.subject.node_name().and_then(|name| self.nodes.get_mut(&name)) {
             node.changed_at = stamp.sequence;
+            node.pardon();
             node.cordoned = None;
             node.drained = None;
         }
