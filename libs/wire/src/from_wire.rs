@@ -98,6 +98,8 @@ fn placement(ask: Option<&wire::PlacementAsk>) -> Result<PlacementAsk, Invalid> 
         pool: (!ask.pool.is_empty()).then(|| ask.pool.clone()),
         nodes: nodes("placement.nodes", &ask.nodes)?,
         exclude: nodes("placement.exclude", &ask.exclude)?,
+        labels: ask.labels.clone().into_iter().collect(),
+        same_rack: ask.same_rack,
     })
 }
 

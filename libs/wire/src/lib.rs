@@ -43,7 +43,8 @@ mod tests {
             notice_signal: types::StopSignal::Usr1.into(),
             notice_before_ms: 500,
         });
-        wire.placement = Some(types::PlacementAsk { pool: "a".to_owned(), nodes: vec!["n1".to_owned()], exclude: Vec::new() });
+        wire.placement =
+            Some(types::PlacementAsk { pool: "a".to_owned(), nodes: vec!["n1".to_owned()], same_rack: true, ..Default::default() });
         wire.seed = Some(7);
         wire.objectives = vec!["val/loss".to_owned()];
         wire.launcher = types::Launcher::Torchrun.into();

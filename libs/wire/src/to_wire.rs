@@ -31,6 +31,8 @@ pub fn job_spec_to_wire(spec: &JobSpec) -> wire::JobSpec {
             pool: spec.placement.pool.clone().unwrap_or_default(),
             nodes: spec.placement.nodes.iter().map(ToString::to_string).collect(),
             exclude: spec.placement.exclude.iter().map(ToString::to_string).collect(),
+            labels: spec.placement.labels.clone().into_iter().collect(),
+            same_rack: spec.placement.same_rack,
         }),
         queue: spec.queue.to_string(),
         priority: spec.priority,

@@ -419,7 +419,7 @@ impl ::prost::Name for ResourceAsk {
     }
 }
 /// Where a gang may stand.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PlacementAsk {
     #[prost(string, tag = "1")]
     pub pool: ::prost::alloc::string::String,
@@ -427,6 +427,15 @@ pub struct PlacementAsk {
     pub nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(string, repeated, tag = "3")]
     pub exclude: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Only on nodes with these labels.
+    #[prost(btree_map = "string, string", tag = "4")]
+    pub labels: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// Whether all its nodes must stand in one rack; without it they do where that is possible.
+    #[prost(bool, tag = "5")]
+    pub same_rack: bool,
 }
 impl ::prost::Name for PlacementAsk {
     const NAME: &'static str = "PlacementAsk";

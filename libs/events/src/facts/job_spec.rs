@@ -79,6 +79,12 @@ pub struct PlacementAsk {
     /// Never on these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<NodeName>,
+    /// Only on nodes with these labels.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Whether all its nodes must stand in one rack. Without it they do where that is possible.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub same_rack: bool,
 }
 
 /// How the workers of a node are started.
@@ -374,6 +380,7 @@ impl JobSpec {
             ("data", self.inputs.len()),
             ("placement.exclude", self.placement.exclude.len()),
             ("placement.nodes", self.placement.nodes.len()),
+            ("placement.labels", self.placement.labels.len()),
             ("resources.gpu.model", per_node.gpu_models.len()),
             ("retry.exit_codes", self.retry.exit_codes.len()),
             ("objectives", self.objectives.len()),

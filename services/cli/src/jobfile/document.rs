@@ -253,6 +253,12 @@ pub struct PlacementSection {
     /// Never on these nodes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<NodeName>,
+    /// Only on nodes with these labels (`agent.labels`); `nccl_topology` and others are found by the agent itself.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Whether all its nodes must stand in one rack; without it they do where that is possible.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub same_rack: bool,
 }
 
 /// Its queue and its rank in it. A bare word means the same as `name`.

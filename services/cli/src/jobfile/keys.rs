@@ -4,7 +4,7 @@ use super::Problems;
 use serde_json::{Map, Value};
 
 /// Keys that are planned and not built yet, by path.
-pub const NOT_BUILT: [&str; 40] = [
+pub const NOT_BUILT: [&str; 39] = [
     "elastic",
     "health",
     "determinism",
@@ -22,7 +22,6 @@ pub const NOT_BUILT: [&str; 40] = [
     "resources.gpu.mig",
     "resources.shm",
     "placement.constraint",
-    "placement.same_rack",
     "placement.spot",
     "queue.deadline",
     "limits.log_quota",

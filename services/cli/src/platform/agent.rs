@@ -12,6 +12,7 @@ use footplate_executor_agent::{AgentConfig, BlobAccess, OnShutdown, ShapeSource,
 use footplate_service::Context;
 use footplate_service::config::Config;
 use footplate_types::{Invalid, NodeName};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -42,13 +43,28 @@ fn shape(config: &Config, node: &NodeName) -> Result<ShapeSource, Invalid> {
     }
     let slots = config.get(&knobs::NODE_SLOTS);
     let pool = config.get(&knobs::AGENT_POOL);
+    let rack = config.get(&knobs::AGENT_RACK);
     // Whoever counts slots wants slots, also on a machine with GPUs.
     Ok(ShapeSource::Detected {
         slots: (slots > 0).then_some(slots),
         ignore_gpus: slots > 0,
         pool: (!pool.is_empty()).then_some(pool),
-        rack: None,
+        rack: (!rack.is_empty()).then_some(rack),
+        labels: labels(&config.get(&knobs::AGENT_LABELS))?,
     })
+}
+
+/// `key=value,key=value`, each key once.
+fn labels(text: &str) -> Result<BTreeMap<String, String>, Invalid> {
+    let wrong = |part: &str| Invalid::new("agent.labels", part, "key=value with commas between them, each key once");
+    let mut labels = BTreeMap::new();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let (key, value) = part.split_once('=').filter(|(key, _)| !key.trim().is_empty()).ok_or_else(|| wrong(part))?;
+        if labels.insert(key.trim().to_owned(), value.trim().to_owned()).is_some() {
+            return Err(wrong(part));
+        }
+    }
+    Ok(labels)
 }
 
 fn agent_config(config: &Config, node: NodeName, work: PathBuf, endless: bool) -> Result<AgentConfig, Invalid> {

@@ -136,6 +136,15 @@ pub const AGENT_SPOOL: Knob<ByteCount> =
     Knob::new("agent.spool", "4GiB", "the most that each of the agent's spools may take while the platform is away");
 /// The pool.
 pub const AGENT_POOL: Knob<String> = Knob::new("agent.pool", "", "pool this node belongs to; empty: none");
+/// The rack.
+pub const AGENT_RACK: Knob<String> =
+    Knob::new("agent.rack", "", "rack this node stands in, for gangs whose nodes are to be near each other; empty: not known");
+/// Labels.
+pub const AGENT_LABELS: Knob<String> = Knob::new(
+    "agent.labels",
+    "",
+    "labels of this node, as key=value with commas between them, for placement.labels of a job; empty: those that are found alone",
+);
 /// Where the agent reaches the platform's API.
 pub const AGENT_API: Knob<String> =
     Knob::new("agent.api", "127.0.0.1:7450", "address of the platform, host:port or a URL, where the agent gets and puts bytes");
@@ -280,6 +289,8 @@ pub const ALL: &[&dyn AnyKnob] = &[
     &AGENT_RESEND,
     &AGENT_SPOOL,
     &AGENT_POOL,
+    &AGENT_RACK,
+    &AGENT_LABELS,
     &AGENT_API,
     &AGENT_CA,
     &AGENT_TOKEN,

@@ -42,6 +42,8 @@ pub fn job_spec(file: &JobFile, refs: Refs) -> types::JobSpec {
             pool: file.placement.pool.clone().unwrap_or_default(),
             nodes: file.placement.nodes.iter().map(ToString::to_string).collect(),
             exclude: file.placement.exclude.iter().map(ToString::to_string).collect(),
+            labels: file.placement.labels.clone().into_iter().collect(),
+            same_rack: file.placement.same_rack,
         }),
         queue: file.queue.name.to_string(),
         priority: file.queue.priority,

@@ -135,7 +135,7 @@ impl AgentConfig {
             node,
             work,
             address: "127.0.0.1".to_owned(),
-            shape: ShapeSource::Detected { slots: None, ignore_gpus: false, pool: None, rack: None },
+            shape: ShapeSource::Detected { slots: None, ignore_gpus: false, pool: None, rack: None, labels: BTreeMap::new() },
             lease: Some(Duration::from_secs(300)),
             beat_every: None,
             shim_command: vec!["/proc/self/exe".into(), "shim".into()],

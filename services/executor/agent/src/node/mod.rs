@@ -9,6 +9,7 @@ pub use declared::{DeclaredError, DeclaredNode, declared_nodes};
 pub use sample::{Sampler, Seen};
 
 use footplate_types::NodeShape;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Where a node's shape comes from.
@@ -24,6 +25,8 @@ pub enum ShapeSource {
         pool: Option<String>,
         /// The rack it stands in.
         rack: Option<String>,
+        /// Labels, beside those that are found; of two with one key these count.
+        labels: BTreeMap<String, String>,
     },
     /// Declared, for tests and simulation.
     Declared(NodeShape),
@@ -34,7 +37,7 @@ impl ShapeSource {
     pub fn shape(&self, work: &Path) -> NodeShape {
         match self {
             Self::Declared(shape) => shape.clone(),
-            Self::Detected { slots, ignore_gpus, pool, rack } => {
+            Self::Detected { slots, ignore_gpus, pool, rack, labels } => {
                 let found = if *ignore_gpus { gpu::Found::default() } else { gpu::detect() };
                 let cpus = host::cpus();
                 let slots = if found.gpus.is_empty() { slots.unwrap_or(cpus) } else { 0 };
@@ -46,7 +49,7 @@ impl ShapeSource {
                     disk_bytes: host::free_disk_bytes(work),
                     rack: rack.clone(),
                     pool: pool.clone(),
-                    labels: found.labels,
+                    labels: found.labels.into_iter().chain(labels.clone()).collect(),
                 }
             }
         }

@@ -46,6 +46,37 @@ impl<'j> Shape<'j> {
     pub(super) fn nodes(&self) -> usize {
         self.spec.resources.nodes as usize
     }
+
+    /// Whether all its members must stand in one rack.
+    pub(super) fn in_one_rack(&self) -> bool {
+        self.spec.placement.same_rack && self.nodes() > 1
+    }
+}
+
+/// Nodes that are counted for a shape: all together, or those of each rack.
+#[derive(Clone, Debug)]
+pub(crate) struct Together {
+    all: usize,
+    by_rack: Option<BTreeMap<u32, usize>>,
+}
+
+impl Together {
+    fn of(shape: Shape<'_>) -> Self {
+        Self { all: 0, by_rack: shape.in_one_rack().then(BTreeMap::new) }
+    }
+
+    /// One more, or one less.
+    pub(super) fn count(&mut self, rack: u32, more: bool) {
+        let all = &mut self.all;
+        for count in std::iter::once(all).chain(self.by_rack.as_mut().map(|racks| racks.entry(rack).or_default())) {
+            *count = if more { *count + 1 } else { count.saturating_sub(1) };
+        }
+    }
+
+    /// How many a gang could have of them.
+    pub(super) fn most(&self) -> usize {
+        self.by_rack.as_ref().map_or(self.all, |racks| racks.values().copied().max().unwrap_or(0))
+    }
 }
 
 /// A place for one member: which node, which units.
@@ -113,12 +144,50 @@ impl<'a> Board<'a> {
         self.ground.known(&shape.class).is_some_and(|fit| fit.fits(at) || self.score_coming(shape, fit, at).is_some())
     }
 
-    /// On how many nodes a member fits when everything that is being stopped has left.
-    pub(super) fn fitting_coming(&mut self, shape: Shape<'_>) -> usize {
+    /// The nodes that are counted for a shape, of those that `counts`; `all` says how many these are, where that is known and will do.
+    fn together(&self, shape: Shape<'_>, all: usize, counts: impl Fn(&Fit, usize) -> bool) -> Together {
+        let mut together = Together::of(shape);
+        let Some(fit) = self.ground.known(&shape.class) else { return together };
+        if together.by_rack.is_some() {
+            (0..self.nodes.len()).filter(|at| counts(fit, *at)).for_each(|at| together.count(self.plot(at).rack, true));
+        } else {
+            together.all = all;
+        }
+        together
+    }
+
+    /// On how many nodes that a gang could have together a member fits now.
+    pub(super) fn fitting(&mut self, shape: Shape<'_>) -> usize {
+        let all = self.fit(shape).fitting();
+        self.together(shape, all, Fit::fits).most()
+    }
+
+    /// As [`Board::fitting`], if every open node were empty.
+    pub(crate) fn eligible(&mut self, shape: Shape<'_>) -> usize {
+        let all = self.fit(shape).eligible();
+        self.together(shape, all, Fit::is_eligible).most()
+    }
+
+    /// As [`Board::eligible`], if every node that ever registered were open.
+    pub(super) fn suiting(&mut self, shape: Shape<'_>) -> usize {
+        let all = self.fit(shape).suiting();
+        self.together(shape, all, Fit::suits).most()
+    }
+
+    /// On which nodes a member fits when everything that is being stopped has left.
+    pub(super) fn coming_together(&mut self, shape: Shape<'_>) -> Together {
         let now = self.fit(shape).fitting();
-        let Some(fit) = self.ground.known(&shape.class) else { return 0 };
-        let more = self.ground.differing.iter().filter(|at| !fit.fits(**at) && self.score_coming(shape, fit, **at).is_some());
-        now + more.count()
+        let mut together = self.together(shape, now, Fit::fits);
+        let Some(fit) = self.ground.known(&shape.class) else { return together };
+        for at in self.ground.differing.iter().filter(|at| !fit.fits(**at) && self.score_coming(shape, fit, **at).is_some()) {
+            together.count(self.plot(*at).rack, true);
+        }
+        together
+    }
+
+    /// On how many nodes that a gang could have together a member fits when everything that is being stopped has left.
+    pub(super) fn fitting_coming(&mut self, shape: Shape<'_>) -> usize {
+        self.coming_together(shape).most()
     }
 
     /// Seats for the whole gang, or none: avoided nodes last; whole NVLink islands first; a gang in one rack, the fullest that has room for all of it, else
@@ -142,7 +211,7 @@ impl<'a> Board<'a> {
                 let coming = |at: &usize| Some((self.score_coming(shape, fit, *at)?, *at));
                 places.extend(self.ground.differing.iter().filter_map(coming));
             }
-            self.choose(places, count)?
+            self.choose(shape, places)?
         };
         let room = |at: usize| if when == When::Now { &self.plot(at).free } else { &self.plot(at).coming };
         Some(chosen.into_iter().map(|at| (at, room(at).pick(self.node(at), &shape.spec.resources.per_node))).collect())
@@ -154,18 +223,23 @@ impl<'a> Board<'a> {
         let fit = self.ground.known(&shape.class)?;
         let place = |at: &usize| (score(&self.plot(*at).free, self.nodes[*at], shape.spec, shape.avoid), *at);
         let also = also.iter().map(place).filter(|(score, _)| *score != Score::MAX);
-        let chosen = self.choose(fit.places().chain(also).collect(), shape.nodes())?;
+        let chosen = self.choose(shape, fit.places().chain(also).collect())?;
         Some(chosen.into_iter().map(|at| (at, self.plot(at).free.pick(self.node(at), &shape.spec.resources.per_node))).collect())
     }
 
-    fn choose(&self, mut places: Vec<(Score, usize)>, count: usize) -> Option<Vec<usize>> {
-        if places.len() < count || count == 0 {
+    fn choose(&self, shape: Shape<'_>, mut places: Vec<(Score, usize)>) -> Option<Vec<usize>> {
+        let count = shape.nodes();
+        let suffice = |places: &mut dyn Iterator<Item = &(Score, usize)>| {
+            let mut together = Together::of(shape);
+            places.for_each(|(_, at)| together.count(self.plot(*at).rack, true));
+            together.most() >= count
+        };
+        if count == 0 || !suffice(&mut places.iter()) {
             return None;
         }
         // No place that is worse than it takes.
         for worst in 0..=quality(Score::MAX) {
-            let good = places.iter().filter(|(score, _)| quality(*score) <= worst).count();
-            if good >= count {
+            if suffice(&mut places.iter().filter(|(score, _)| quality(*score) <= worst)) {
                 places.retain(|(score, _)| quality(*score) <= worst);
                 break;
             }

@@ -41,6 +41,9 @@ const BEHIND_MOST: usize = 64;
 /// Nodes that are compared for each that is wanted, and beyond that.
 const COMPARED: (usize, usize) = (4, 64);
 
+/// Racks that are compared for a job that must stand in one.
+const RACKS_COMPARED: usize = 4;
+
 impl Holds {
     pub(super) fn is_empty(&self) -> bool {
         self.by_plot.is_empty()
@@ -94,11 +97,14 @@ impl<'a> Round<'a> {
         let (count, ask) = (shape.nodes(), &job.spec.resources.per_node);
         let mut nodes: Vec<usize> = self.board.fit(shape).all_eligible().collect();
         nodes.retain(|at| !self.board.plot(*at).reserved);
+        if shape.in_one_rack() {
+            nodes = self.of_best_racks(nodes, shape);
+        }
         if nodes.len() < count {
             return;
         }
         // Those that have most of what it asks are looked at more closely.
-        let compared = (count * COMPARED.0 + COMPARED.1).min(nodes.len());
+        let compared = if shape.in_one_rack() { nodes.len() } else { (count * COMPARED.0 + COMPARED.1).min(nodes.len()) };
         let most = |at: &usize| std::cmp::Reverse(self.board.coming(*at).units(self.board.node(*at), ask));
         if compared < nodes.len() {
             nodes.select_nth_unstable_by_key(compared - 1, |at| (most(at), *at));
@@ -107,6 +113,10 @@ impl<'a> Round<'a> {
         let mut soonest: Vec<(u64, std::cmp::Reverse<u32>, usize)> =
             nodes.into_iter().map(|at| (self.free_in(facts, state, at, shape).unwrap_or(u64::MAX), most(&at), at)).collect();
         soonest.sort_unstable();
+        if shape.in_one_rack() {
+            let Some(rack) = self.soonest_rack(&soonest, count) else { return };
+            soonest.retain(|(_, _, at)| self.board.plot(*at).rack == rack);
+        }
         soonest.truncate(count);
         let within = soonest.last().map(|(within, _, _)| *within).filter(|within| *within < u64::MAX);
         let then = |(_, _, at): (u64, std::cmp::Reverse<u32>, usize)| {
@@ -121,6 +131,30 @@ impl<'a> Round<'a> {
         };
         let rooms = soonest.into_iter().map(then).collect();
         self.keep(job, within, rooms);
+    }
+
+    /// The nodes of those racks, among the ones with enough nodes, that have most of what is asked.
+    fn of_best_racks(&self, nodes: Vec<usize>, shape: Shape<'_>) -> Vec<usize> {
+        let mut racks: BTreeMap<u32, (u64, Vec<usize>)> = BTreeMap::new();
+        for at in nodes {
+            let rack = racks.entry(self.board.plot(at).rack).or_default();
+            rack.0 += u64::from(self.board.coming(at).units(self.board.node(at), &shape.spec.resources.per_node));
+            rack.1.push(at);
+        }
+        let mut racks: Vec<(u64, Vec<usize>)> = racks.into_values().filter(|(_, nodes)| nodes.len() >= shape.nodes()).collect();
+        racks.sort_by(|one, other| other.0.cmp(&one.0).then(one.1.cmp(&other.1)));
+        racks.into_iter().take(RACKS_COMPARED).flat_map(|(_, nodes)| nodes).collect()
+    }
+
+    /// The rack that has so many nodes the soonest, of a list in the order of when.
+    fn soonest_rack(&self, soonest: &[(u64, std::cmp::Reverse<u32>, usize)], count: usize) -> Option<u32> {
+        let mut seen: BTreeMap<u32, usize> = BTreeMap::new();
+        soonest.iter().find_map(|(_, _, at)| {
+            let rack = self.board.plot(*at).rack;
+            let nodes = seen.entry(rack).or_default();
+            *nodes += 1;
+            (*nodes >= count).then_some(rack)
+        })
     }
 
     /// Keeps these nodes for a job, with what is to be had on each when it starts.

@@ -125,10 +125,13 @@ impl<'a> Round<'a> {
         if let Some(room) = self.rooms.get(&shape.class) {
             return *room;
         }
-        let (count, coming) = (shape.nodes(), self.board.fitting_coming(shape));
-        let fit = self.board.fit(shape);
-        let room =
-            RoomOf { now: fit.fitting() >= count, coming: coming >= count, open: fit.eligible() >= count, never: fit.suiting() < count };
+        let count = shape.nodes();
+        let room = RoomOf {
+            now: self.board.fitting(shape) >= count,
+            coming: self.board.fitting_coming(shape) >= count,
+            open: self.board.eligible(shape) >= count,
+            never: self.board.suiting(shape) < count,
+        };
         self.rooms.insert(shape.class, room);
         room
     }
@@ -146,7 +149,7 @@ impl<'a> Round<'a> {
             let room = self.room_of(shape);
             // Nodes that are kept may have made it less.
             let beside = self.could_stand_beside(shape);
-            let now = self.board.fit(shape).fitting() >= group.nodes;
+            let now = self.board.fitting(shape) >= group.nodes;
             rooms.insert(key.class, (RoomOf { now, ..room }, beside));
         }
         let all = &state.index().stoppable;

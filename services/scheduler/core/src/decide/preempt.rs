@@ -6,7 +6,7 @@
 //! suffered already. Whoever turns out not to be needed is spared again, the dearest first. Work that has not run as long as it was promised
 //! (`limits.min_run`) stays.
 
-use super::board::Shape;
+use super::board::{Shape, Together};
 use super::pass::Pass;
 use super::place::Round;
 use super::room::Room;
@@ -25,8 +25,8 @@ struct Trial<'b> {
     job: &'b Job,
     /// What the nodes would have, and whether a member would fit there.
     rooms: BTreeMap<usize, (Room, bool)>,
-    /// On how many nodes a member would fit.
-    fitting: usize,
+    /// The nodes on which a member would fit.
+    fitting: Together,
 }
 
 /// What it costs to stop an attempt: what is lost, then how young it is.
@@ -47,7 +47,7 @@ fn may_go(pass: &mut Pass<'_>, victim: &Job, attempt: &Attempt) -> bool {
 
 impl<'a> Round<'a> {
     fn would_fit(&self, trial: &Trial<'_>) -> bool {
-        trial.fitting >= trial.shape.nodes() && self.shares.lacks(&trial.job.spec, true).is_none()
+        trial.fitting.most() >= trial.shape.nodes() && self.shares.lacks(&trial.job.spec, true).is_none()
     }
 
     /// An attempt leaves (or stays after all).
@@ -72,8 +72,10 @@ impl<'a> Round<'a> {
                 room.take(node, &claim);
             }
             let fits_now = self.board.may_stand(trial.shape, at) && room.holds(node, &trial.shape.spec.resources.per_node);
-            trial.fitting = trial.fitting + usize::from(fits_now) - usize::from(*fits);
-            *fits = fits_now;
+            if fits_now != *fits {
+                trial.fitting.count(self.board.plot(at).rack, fits_now);
+                *fits = fits_now;
+            }
         }
     }
 
@@ -132,7 +134,7 @@ impl<'a> Round<'a> {
     pub(super) fn preempt_for(&mut self, pass: &mut Pass<'a>, job: &'a Job) -> bool {
         let shape = Shape::of(job);
         // What cannot be asked back is not lent, whoever leaves.
-        if self.board.fit(shape).eligible() < shape.nodes() || self.shares.unlendable(&job.spec).is_some() {
+        if self.board.eligible(shape) < shape.nodes() || self.shares.unlendable(&job.spec).is_some() {
             return false;
         }
         let candidates = self.candidates(pass, job);
@@ -149,12 +151,12 @@ impl<'a> Round<'a> {
     /// Who leaves; what they hold is taken off the shares already. Nothing is changed when nobody does.
     fn choose(&mut self, job: &'a Job, candidates: &[Victim<'a>]) -> Option<Vec<Victim<'a>>> {
         let shape = Shape::of(job);
-        let fitting = self.board.fitting_coming(shape);
-        let trial = || Trial { shape, job, rooms: BTreeMap::new(), fitting };
+        let fitting = self.board.coming_together(shape);
+        let trial = || Trial { shape, job, rooms: BTreeMap::new(), fitting: fitting.clone() };
         // Mostly nobody's leaving helps; that is seen by the rooms alone.
         let mut all = trial();
         candidates.iter().for_each(|(_, attempt)| self.clear(&mut all, attempt, true));
-        if all.fitting < shape.nodes() {
+        if all.fitting.most() < shape.nodes() {
             return None;
         }
         let mut trial = trial();

@@ -15,6 +15,8 @@ pub(crate) enum Shortage<'a> {
     Excluded,
     NotNamed,
     Pool(&'a str),
+    Label { key: &'a str, asked: &'a str },
+    Rackless,
     Gpus { asked: u32, there: u32, of_kind: bool },
     Slots { asked: u32, there: u32 },
     Cpus { asked: u32, there: u32 },
@@ -29,10 +31,11 @@ impl Shortage<'_> {
             Self::Excluded => (0, 0),
             Self::NotNamed => (1, 0),
             Self::Pool(_) => (2, 0),
-            Self::Gpus { there, .. } | Self::Slots { there, .. } => (3, (*there).into()),
-            Self::Cpus { there, .. } => (4, (*there).into()),
-            Self::Memory { there, .. } => (5, *there),
-            Self::Disk { there, .. } => (6, *there),
+            Self::Label { .. } | Self::Rackless => (3, 0),
+            Self::Gpus { there, .. } | Self::Slots { there, .. } => (4, (*there).into()),
+            Self::Cpus { there, .. } => (5, (*there).into()),
+            Self::Memory { there, .. } => (6, *there),
+            Self::Disk { there, .. } => (7, *there),
         }
     }
 }
@@ -44,6 +47,8 @@ impl fmt::Display for Shortage<'_> {
             Self::Excluded => f.write_str("is excluded by placement.exclude"),
             Self::NotNamed => f.write_str("is not among placement.nodes"),
             Self::Pool(pool) => write!(f, "is not in pool {pool}"),
+            Self::Label { key, asked } => write!(f, "has not the label {key}={asked} of placement.labels"),
+            Self::Rackless => f.write_str("stands in no rack that is known, placement.same_rack is asked"),
             Self::Gpus { asked, there, of_kind } => {
                 let kind = if *of_kind { " of the asked kind" } else { "" };
                 write!(f, "has {}{kind}, {asked} asked of each node", units(*there, "gpu"))
@@ -71,6 +76,12 @@ pub(crate) fn shape_lacks<'a>(name: &NodeName, shape: &NodeShape, spec: &'a JobS
     }
     if let Some(pool) = place.pool.as_deref().filter(|pool| shape.pool.as_deref() != Some(pool)) {
         return Some(Shortage::Pool(pool));
+    }
+    if let Some((key, asked)) = place.labels.iter().find(|(key, asked)| shape.labels.get(*key) != Some(asked)) {
+        return Some(Shortage::Label { key, asked });
+    }
+    if place.same_rack && spec.resources.nodes > 1 && shape.rack.is_none() {
+        return Some(Shortage::Rackless);
     }
     let gpus = shape.gpus.iter().filter(|gpu| matches(gpu, ask)).count() as u32;
     let of_kind = !ask.gpu_models.is_empty() || ask.gpu_memory_bytes > 0;

@@ -5,6 +5,7 @@ use super::room::{Room, Shortage, shape_lacks};
 use crate::state::{Node, State};
 use footplate_events::facts::JobSpec;
 use footplate_types::NodeName;
+use std::collections::BTreeMap;
 
 /// What keeps a job from being placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,10 +18,13 @@ pub(crate) enum Lack {
 
 /// What keeps the job from being placed on this board.
 pub(crate) fn lack(state: &State, board: &mut Board<'_>, shape: Shape<'_>) -> Lack {
-    if board.fit(shape).suiting() >= shape.nodes() {
+    if board.suiting(shape) >= shape.nodes() {
         return Lack::Now(now(state, board, shape));
     }
-    never(state, shape.spec).map_or_else(|| Lack::Now(now(state, board, shape)), Lack::Never)
+    let never = never(state, shape.spec).unwrap_or_else(|| {
+        format!("{} nodes of one rack asked, at most {} of one could take a member", shape.nodes(), board.suiting(shape))
+    });
+    Lack::Never(never)
 }
 
 /// Why no set of the known nodes could ever take it; `None` when one could.
@@ -28,7 +32,8 @@ pub(crate) fn never(state: &State, spec: &JobSpec) -> Option<String> {
     let asked = spec.resources.nodes;
     let suiting = state.nodes().iter().filter(|(name, node)| shape_lacks(name, &node.shape, spec).is_none()).count() as u32;
     if suiting >= asked {
-        return None;
+        let (most, rack) = most_in_one_rack(state, spec).filter(|_| spec.placement.same_rack && asked > 1)?;
+        return (most < asked).then(|| format!("{asked} nodes asked in one rack, at most {most} of one ({rack}) could take a member"));
     }
     if state.nodes().is_empty() {
         return Some("no node has registered yet; start an agent".to_owned());
@@ -43,6 +48,14 @@ pub(crate) fn never(state: &State, spec: &JobSpec) -> Option<String> {
     Some(nearest(state, spec))
 }
 
+/// The most nodes of one rack among those that could take a member of a gang that must stand in one.
+fn most_in_one_rack(state: &State, spec: &JobSpec) -> Option<(u32, String)> {
+    let mut racks: BTreeMap<&str, u32> = BTreeMap::new();
+    let suiting = state.nodes().iter().filter(|(name, node)| shape_lacks(name, &node.shape, spec).is_none());
+    suiting.filter_map(|(_, node)| node.shape.rack.as_deref()).for_each(|rack| *racks.entry(rack).or_default() += 1);
+    racks.into_iter().max_by_key(|(_, count)| *count).map(|(rack, count)| (count, rack.to_owned()))
+}
+
 /// What the nearest node that cannot take a member lacks.
 fn nearest(state: &State, spec: &JobSpec) -> String {
     let lacks = |(name, node): (&'_ NodeName, &'_ Node)| shape_lacks(name, &node.shape, spec).map(|lack| (name.clone(), lack));
@@ -50,6 +63,7 @@ fn nearest(state: &State, spec: &JobSpec) -> String {
     match nearest {
         Some((_, Shortage::Excluded)) => "every node is excluded by placement.exclude".to_owned(),
         Some((_, Shortage::Pool(pool))) => format!("no node is in pool {pool}"),
+        Some((_, Shortage::Label { key, asked })) => format!("no node has the label {key}={asked} of placement.labels"),
         Some((name, lack)) => format!("the largest node ({name}) {lack}"),
         None => "every other node could".to_owned(),
     }
@@ -104,7 +118,7 @@ pub(crate) fn closed_and_free<'a>(state: &'a State, spec: &JobSpec) -> Vec<(&'a 
 
 /// Whether the open nodes, were they empty, are too few for the whole gang.
 pub(crate) fn too_few_open(board: &mut Board<'_>, shape: Shape<'_>) -> bool {
-    board.fit(shape).eligible() < shape.nodes()
+    board.eligible(shape) < shape.nodes()
 }
 
 /// What is in use or closed just now.
@@ -121,13 +135,15 @@ fn now(state: &State, board: &mut Board<'_>, shape: Shape<'_>) -> String {
         .take(3)
         .collect();
     let comes = board.fitting_coming(shape) >= shape.nodes();
+    let too_few = too_few_open(board, shape);
     let fit = board.fit(shape);
     let (eligible, fitting) = (fit.eligible(), fit.fitting());
-    if eligible < shape.nodes() && !closed.is_empty() {
+    if too_few && !closed.is_empty() {
         let open = if eligible == 0 { "no open node".to_owned() } else { format!("only {eligible} open nodes") };
         return format!("{} asked, and {open} could take a member; {}", spec.resources.nodes, closed.join(", "));
     }
-    let mut detail = format!("{what}: {each} free asked on {} of {eligible} open nodes, {fitting} have them", spec.resources.nodes);
+    let rack = if shape.in_one_rack() { " in one rack" } else { "" };
+    let mut detail = format!("{what}: {each} free asked on {} of {eligible} open nodes{rack}, {fitting} have them", spec.resources.nodes);
     let all: Vec<usize> = if fitting == 0 { fit.all_eligible().collect() } else { Vec::new() };
     let most = all.into_iter().map(|at| (board.plot(at).free.units(board.node(at), ask), at)).max_by_key(|(units, _)| *units);
     if let Some((units, at)) = most {

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 struct NodeSeen {
     epoch: u64,
     closed: bool,
+    rack: Option<String>,
 }
 
 #[derive(Default)]
@@ -34,6 +35,9 @@ impl Checker {
         match (&recorded.envelope.event, run) {
             (Event::NodeRegistered(fact), _) => {
                 let node = self.nodes.entry(subject.node_name().unwrap()).or_default();
+                if fact.epoch.0 >= node.epoch {
+                    node.rack.clone_from(&fact.shape.rack);
+                }
                 node.epoch = node.epoch.max(fact.epoch.0);
             }
             (Event::QueueConfigured(fact), _) => {
@@ -103,6 +107,10 @@ impl Checker {
             || self.line(&spec.queue).iter().any(|name| self.held.contains(name))
         {
             return;
+        }
+        if spec.placement.same_rack && fact.members.len() > 1 {
+            let racks: BTreeSet<&Option<String>> = fact.members.iter().map(|member| &self.nodes[&member.node].rack).collect();
+            assert!(racks.len() == 1 && !racks.contains(&None), "one rack was asked, {racks:?} it is");
         }
         for member in &fact.members {
             assert_eq!(member.gpus.len(), spec.resources.per_node.gpus as usize);

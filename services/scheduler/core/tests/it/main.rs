@@ -15,6 +15,7 @@ mod plans;
 mod preemption;
 mod properties;
 mod queues;
+mod racks;
 mod requests;
 mod retries;
 mod scale;

@@ -24,6 +24,9 @@ enum Step {
         priority: i32,
         preemptible: bool,
         queue: u8,
+        same_rack: bool,
+        /// Of an attempt, in seconds; 0 = none.
+        limit: u64,
     },
     Look,
     /// The leader decides now, others append first.
@@ -60,8 +63,10 @@ enum Step {
 
 fn simple() -> impl Strategy<Value = Step> {
     prop_oneof![
-        4 => (1..4u32, 1..3u32, any::<bool>(), 0..3i32, any::<bool>(), 0..3u8)
-            .prop_map(|(nodes, units, gpus, priority, preemptible, queue)| Step::Submit { nodes, units, gpus, priority, preemptible, queue }),
+        4 => ((1..4u32, 1..3u32, any::<bool>()), 0..3i32, any::<bool>(), 0..3u8, any::<bool>(), prop_oneof![Just(0), 1..2_000u64])
+            .prop_map(|((nodes, units, gpus), priority, preemptible, queue, same_rack, limit)| {
+                Step::Submit { nodes, units, gpus, priority, preemptible, queue, same_rack, limit }
+            }),
         8 => any::<u8>().prop_map(Step::Ready),
         5 => (any::<u8>(), prop_oneof![Just(0), Just(0), Just(1), Just(75)]).prop_map(|(member, code)| Step::Exit { member, code }),
         6 => any::<u8>().prop_map(Step::Obey),
@@ -92,7 +97,9 @@ fn step() -> impl Strategy<Value = Step> {
 const NODES: [&str; 4] = ["n0", "n1", "n2", "n3"];
 
 fn shape_of(node: usize, slots: u32) -> NodeShape {
-    if node < 2 { gpus_shape(NODES[node], &[("A", Some(0)), ("A", Some(0)), ("B", None)]) } else { slots_shape(slots) }
+    let shape = if node < 2 { gpus_shape(NODES[node], &[("A", Some(0)), ("A", Some(0)), ("B", None)]) } else { slots_shape(slots) };
+    // A rack of one, a rack of two, and one that stands nowhere.
+    NodeShape { rack: [Some("a"), Some("b"), Some("b"), None][node].map(str::to_owned), ..shape }
 }
 
 /// Members that are not released, as (run, member).
@@ -128,14 +135,17 @@ fn obey(world: &mut World, run: RunId, member: u32) {
 
 fn apply(world: &mut World, step: &Step) {
     match step {
-        Step::Submit { nodes, units, gpus, priority, preemptible, queue } => {
+        Step::Submit { nodes, units, gpus, priority, preemptible, queue, same_rack, limit } => {
             if runs(world).len() > 30 {
                 return;
             }
             let base = if *gpus { gpu_spec(*nodes, *units) } else { spec(*nodes, *units) };
             let name = QUEUES[usize::from(*queue)];
             let retry = RetryPolicy { user_code: 1, ..RetryPolicy::default() };
-            world.submit(JobSpec { priority: *priority, preemptible: *preemptible, queue: queue_name(name), retry, ..base });
+            let limits = Limits { max_duration: Millis::from_secs(*limit), min_run: Millis(limit * 100), ..Limits::default() };
+            let placement = PlacementAsk { same_rack: *same_rack, ..PlacementAsk::default() };
+            let queue = queue_name(name);
+            world.submit(JobSpec { priority: *priority, preemptible: *preemptible, queue, retry, limits, placement, ..base });
         }
         Step::Look => {
             let ruling = world.ruling();
