@@ -79,7 +79,12 @@ fn spec() -> JobSpec {
                 disk_bytes: 1 << 40,
             },
         },
-        placement: PlacementAsk { pool: Some("h200".to_owned()), nodes: vec![node()], exclude: vec![name(NodeName::parse, "gpu-13")] },
+        placement: PlacementAsk {
+            pool: Some("h200".to_owned()),
+            nodes: vec![node()],
+            exclude: vec![name(NodeName::parse, "gpu-13")],
+            ..PlacementAsk::default()
+        },
         queue: name(QueueName::parse, "research"),
         priority: -5,
         preemptible: true,
