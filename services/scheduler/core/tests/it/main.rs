@@ -6,6 +6,7 @@ mod cases;
 mod checker;
 mod clock;
 mod gangs;
+mod hostile;
 mod orders;
 mod pack;
 mod placing;
