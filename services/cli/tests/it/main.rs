@@ -17,6 +17,7 @@ mod gate;
 mod guide;
 mod help;
 mod jobfile;
+mod jobfile_hostile;
 mod models;
 mod permissions;
 mod platform;
