@@ -332,8 +332,8 @@ impl<'a> Board<'a> {
         (0..self.benches.len()).filter(|at| suits(self.benches[*at].name, self.benches[*at].node, spec)).collect()
     }
 
-    /// Seats for the whole gang, or none: the tightest nodes that fit, whole NVLink islands first, avoided nodes last. In order of rack and
-    /// name, so that neighbouring ranks stand near each other.
+    /// Seats for the whole gang, or none: the tightest nodes that fit, whole NVLink islands first (and nodes without GPUs, for work without), avoided
+    /// nodes last. In order of rack and name, so that neighbouring ranks stand near each other.
     pub(crate) fn seat(&self, eligible: &[usize], spec: &JobSpec, avoid: &[NodeName], when: When) -> Option<Vec<Seat>> {
         let (ask, count) = (&spec.resources.per_node, spec.resources.nodes as usize);
         let room = |at: usize| if when == When::Now { &self.benches[at].free } else { &self.benches[at].coming };
@@ -342,7 +342,9 @@ impl<'a> Board<'a> {
             let bench = &self.benches[at];
             let Some(units) = room(at).fitting_units(bench.node, ask).filter(|_| !bench.reserved) else { continue };
             let scattered = ask.gpus > 1 && !room(at).pick_gpus(bench.node, ask).1;
-            fitting.push((avoid.contains(bench.name), scattered, units, at));
+            // Work without GPUs would strand those of the node: it goes there last.
+            let strands = ask.gpus == 0 && !bench.node.shape.gpus.is_empty();
+            fitting.push((avoid.contains(bench.name), scattered || strands, units, at));
         }
         if fitting.len() < count || count == 0 {
             return None;

@@ -5,6 +5,7 @@ mod admission;
 mod cases;
 mod checker;
 mod clock;
+mod complaints;
 mod gangs;
 mod hostile;
 mod orders;

@@ -19,7 +19,7 @@ pub struct World {
     pub checker: Checker,
     settled: Cell<Option<Settled>>,
     ids: BTreeSet<EventId>,
-    submitted: u8,
+    submitted: u32,
 }
 
 pub fn project() -> ProjectName {
@@ -211,7 +211,8 @@ impl World {
 
     pub fn submit(&mut self, spec: JobSpec) -> RunId {
         self.submitted += 1;
-        let run = RunId::from_bytes([self.submitted; 16]);
+        let run =
+            RunId::from_bytes(std::array::from_fn(|at| if at < 12 { self.submitted as u8 } else { self.submitted.to_be_bytes()[at - 12] }));
         self.record(Subject::job(&project(), run), JobSubmitted { spec, body: Digest::of(b"body") });
         run
     }
