@@ -23,6 +23,7 @@ mod permissions;
 mod platform;
 mod races;
 mod secrets;
+mod simulate;
 mod stops;
 mod submit;
 mod sweep;
