@@ -8,6 +8,7 @@ mod attempt;
 mod experiment;
 mod job;
 mod job_request;
+mod job_sizes;
 mod job_spec;
 mod model;
 mod node;

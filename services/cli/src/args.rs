@@ -121,6 +121,8 @@ pub enum Verb {
     Lineage(commands::lineage::Args),
     /// Rebuild views from the ledger
     Replay(commands::replay::Args),
+    /// Say how a workload would fare on a cluster, under one policy or several side by side
+    Simulate(Box<commands::simulate::Args>),
     /// Print completions for a shell
     Completions(commands::completions::Args),
 }

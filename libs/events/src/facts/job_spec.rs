@@ -372,9 +372,9 @@ impl JobSpec {
         if self.priority.unsigned_abs() > Self::PRIORITY_MAX {
             return Err(Invalid::new("priority", self.priority, format!("-{most} to {most}", most = Self::PRIORITY_MAX)));
         }
-        within("stop.grace", self.stop.grace.0, 0, 86_400_000)?;
         within("limits.min_run", self.limits.min_run.0, 0, Self::MIN_RUN_MAX)?;
-        within("retry.backoff_max", self.retry.backoff_max.0, self.retry.backoff.0, 86_400_000)?;
+        within("retry.backoff", self.retry.backoff.0, 0, Self::STOP_MAX_MS)?;
+        within("retry.backoff_max", self.retry.backoff_max.0, self.retry.backoff.0, Self::STOP_MAX_MS)?;
         for (field, count) in [
             ("labels", self.labels.len()),
             ("data", self.inputs.len()),
@@ -387,13 +387,14 @@ impl JobSpec {
         ] {
             within(&format!("{field} (count)"), count as u64, 0, Self::LIST_MAX as u64)?;
         }
-        for (field, text) in [("why.hypothesis", &self.why.hypothesis), ("why.success", &self.why.success)] {
-            within(&format!("{field} (characters)"), text.chars().count() as u64, 0, super::TEXT_MAX as u64)?;
+        let labels = self.labels.iter().map(|label| ("labels", label));
+        for (field, (key, value)) in labels.chain(self.placement.labels.iter().map(|label| ("placement.labels", label))) {
+            let count = key.chars().count() + value.chars().count();
+            // A key that is too long itself is not told in full.
+            let shown: String = key.chars().take(40).collect();
+            within(&format!("{field}.{shown} (characters)"), count as u64, 0, Self::WORD_MAX as u64)?;
         }
-        for (key, value) in &self.labels {
-            within(&format!("labels.{key} (characters)"), (key.chars().count() + value.chars().count()) as u64, 1, 1_000)?;
-        }
-        Ok(())
+        self.validate_sizes()
     }
 
     /// The wait before retry number `spent` (from 1) of one cause: doubles each time, up to the limit.

@@ -4,6 +4,7 @@
 //! `UPDATE_GOLDEN=1 cargo test -p footplate-events --test it -- --test-threads 1`; a file that is there is never rewritten by that.
 #![allow(clippy::unwrap_used)]
 
+mod job_sizes;
 mod samples;
 
 use footplate_events::facts::{QueueConfigured, Quota, TrialObserved};

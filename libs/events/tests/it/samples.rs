@@ -57,7 +57,7 @@ fn session() -> SessionEnd {
     SessionEnd { rank: Rank(8), session: SessionId::from_bytes([3; 16]), batches: 17 }
 }
 
-fn spec() -> JobSpec {
+pub(crate) fn spec() -> JobSpec {
     JobSpec {
         name: title("résumé 図"),
         experiment: title("digits"),

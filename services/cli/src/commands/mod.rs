@@ -20,6 +20,7 @@ pub mod queue;
 pub mod replay;
 pub mod run;
 pub mod serve;
+pub mod simulate;
 pub mod submit;
 pub mod subscription;
 pub mod sweep;
@@ -161,6 +162,7 @@ pub async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         },
         Verb::Lineage(args) => lineage::run(args, ctx).await,
         Verb::Replay(args) => replay::run(args, ctx).await,
+        Verb::Simulate(args) => simulate::run(*args, ctx),
         Verb::Completions(args) => completions::run(args),
     }
 }

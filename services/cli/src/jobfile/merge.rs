@@ -6,33 +6,48 @@ use std::path::{Path, PathBuf};
 
 /// How long a chain of `extends` may be.
 const CHAIN_MAX: usize = 8;
+/// How many files are read for one job, the same one as often as it is extended.
+const FILES_MAX: usize = 64;
+
+/// What is being read.
+#[derive(Default)]
+struct Reading {
+    /// From the job file down to the one at hand.
+    chain: Vec<PathBuf>,
+    /// How many were read so far.
+    files: usize,
+}
 
 /// The document at `path` with everything it extends merged under it.
 pub(super) fn load(path: &Path) -> Result<Map<String, Value>, Problem> {
-    load_chain(path, &mut Vec::new())
+    load_chain(path, &mut Reading::default())
 }
 
-fn load_chain(path: &Path, chain: &mut Vec<PathBuf>) -> Result<Map<String, Value>, Problem> {
+fn load_chain(path: &Path, reading: &mut Reading) -> Result<Map<String, Value>, Problem> {
     let shown = path.display().to_string();
     let same = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    if chain.contains(&same) {
+    if reading.chain.contains(&same) {
         return Err(Problem::new(shown, "extends itself"));
     }
-    if chain.len() >= CHAIN_MAX {
+    if reading.chain.len() >= CHAIN_MAX {
         return Err(Problem::new(shown, format!("a chain of extends is at most {CHAIN_MAX} files long")));
+    }
+    reading.files += 1;
+    if reading.files > FILES_MAX {
+        return Err(Problem::new(shown, format!("a job extends at most {FILES_MAX} files, each counted as often as it is named")));
     }
     let document = match yaml::read_file(path)? {
         Value::Object(document) => document,
         Value::Null => return Err(Problem::new(shown, "is empty; a job needs at least apiVersion, kind, name and run")),
         _ => return Err(Problem::new(shown, "is not a document of keys and values, so it is no job file")),
     };
-    chain.push(same);
-    let merged = with_bases(document, path.parent().unwrap_or(Path::new("")), chain)?;
-    chain.pop();
+    reading.chain.push(same);
+    let merged = with_bases(document, path.parent().unwrap_or(Path::new("")), reading)?;
+    reading.chain.pop();
     Ok(merged)
 }
 
-fn with_bases(mut document: Map<String, Value>, folder: &Path, chain: &mut Vec<PathBuf>) -> Result<Map<String, Value>, Problem> {
+fn with_bases(mut document: Map<String, Value>, folder: &Path, reading: &mut Reading) -> Result<Map<String, Value>, Problem> {
     let bases = match document.shift_remove("extends") {
         None | Some(Value::Null) => Vec::new(),
         Some(Value::String(one)) => vec![one],
@@ -44,7 +59,7 @@ fn with_bases(mut document: Map<String, Value>, folder: &Path, chain: &mut Vec<P
     };
     let mut merged = Map::new();
     for base in bases {
-        deep_merge(&mut merged, load_chain(&folder.join(base), chain)?);
+        deep_merge(&mut merged, load_chain(&folder.join(base), reading)?);
     }
     deep_merge(&mut merged, document);
     Ok(merged)

@@ -33,7 +33,7 @@ code is then 2.
 - Sizes and durations need a unit: `B`, `KiB`, `MiB`, `GiB`, `TiB`, `KB`, `MB`, `GB`, `TB`; `ms`, `s`, `m`, `h`, `d`, also joined (`1h30m`).
 - Values of `labels` and `env.vars`, and the words of a `run` list, are text: quote numbers.
 - An empty section is an absent one. Inside `config`, null is a value.
-- `extends` merges section by section; lists and single values are replaced. A chain is at most 8 files long.
+- `extends` merges section by section; lists and single values are replaced. A chain is at most 8 files long, and at most 64 files are read for one job.
 
 The resolved document (everything merged, short forms made long) is stored with its SHA-256, less what looks like a secret.
 

@@ -392,7 +392,7 @@ mod tests {
     use super::*;
     use footplate_events::facts::{JobSpec, RetryPolicy, StopPolicy, TEXT_MAX};
     use footplate_service::config::knob_table;
-    use footplate_types::ByteSize;
+    use footplate_types::{ByteSize, Millis};
 
     fn defaults() -> String {
         let retry = RetryPolicy::default();
@@ -410,6 +410,9 @@ mod tests {
             ("nodes of a gang", format!("at most {}", JobSpec::NODES_MAX), "limit"),
             ("workers of a node", format!("at most {}", JobSpec::WORKERS_PER_NODE_MAX), "limit"),
             ("workers of a gang", format!("at most {}", JobSpec::WORKERS_MAX), "limit"),
+            ("memory or disk of a node, memory of a GPU", format!("at most {} asked", ByteSize(JobSpec::BYTES_MAX)), "no machine has it"),
+            ("grace, warning ahead of a stop, back-off", format!("at most {}", Millis(JobSpec::STOP_MAX_MS)), "who must leave, leaves"),
+            ("all texts of a job together", format!("at most {}", ByteSize(JobSpec::TEXT_BYTES_MAX)), "they stand in one event"),
             ("an event", format!("at most {}", ByteSize(footplate_events::PAYLOAD_MAX as u64)), "longer things are documents"),
             ("a human text in an event", format!("at most {TEXT_MAX} characters"), "longer ones are documents"),
             ("an atomic batch", format!("at most {} messages", footplate_eventlog::port::BATCH_MAX), "what one fsync carries"),

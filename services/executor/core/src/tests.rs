@@ -195,6 +195,25 @@ fn a_watcher_that_has_just_begun_waits_a_whole_lease() {
     assert!(due_fences(&state, &watch, Duration::from_secs(111), Duration::from_secs(1)).0.is_empty());
 }
 
+/// 23, armada#315: the platform was away, every lease ran out meanwhile, and days of work were killed.
+#[test]
+fn complaint_23_after_an_hour_in_which_nobody_could_be_heard_only_who_stays_silent_is_fenced() {
+    let story = story();
+    let state: Executor = story.folded();
+    let mut watch = Watch::default();
+    let (lease, margin) = (Duration::from_secs(11), Duration::from_secs(1));
+    for name in ["n1", "n2"] {
+        watch.saw(node(name), beat(1, 1, "boot-a"), Duration::ZERO);
+    }
+    let back = Duration::from_secs(3_600);
+    watch.begin_again(back);
+    assert!(due_fences(&state, &watch, back, margin).0.is_empty(), "an hour without beats was ours, not theirs");
+    watch.saw(node("n1"), beat(2, 1, "boot-a"), back + Duration::from_secs(5));
+    let (due, _) = due_fences(&state, &watch, back + lease + margin, margin);
+    assert_eq!(due.into_iter().map(|(name, ..)| name).collect::<Vec<_>>(), [node("n2")]);
+    assert!(losses(&state, &watch).is_empty(), "and nothing is lost before the fence stands");
+}
+
 #[test]
 fn a_registration_with_another_boot_id_loses_what_was_placed_before_it_and_nothing_after() {
     let mut story = story();

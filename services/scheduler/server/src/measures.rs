@@ -164,3 +164,48 @@ pub(crate) const fn cause_word(cause: Cause) -> &'static str {
         Cause::Void => "void",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use footplate_es::harness::Story;
+    use footplate_events::Subject;
+    use footplate_events::facts::{JobEnded, JobSubmitted, Outcome};
+    use footplate_types::{AttemptNumber, Digest, ProjectName, RunId};
+
+    /// 26, armada#4904, volcano#4529, HAMi#2186, kueue#12171, #14050: gauges stayed after what they counted was gone, a sum of nothing was not a number.
+    #[test]
+    fn complaint_26_a_gauge_is_what_the_view_holds_exactly_nothing_included_and_every_value_is_a_number() {
+        let metrics = Metrics::default();
+        let measures = Measures::register(&metrics);
+        let mut story = Story::new();
+        measures.count(&story.folded());
+        let of = |state: &'static str| measures.jobs.get(&OfQueue { queue: "default".to_owned(), state }).map(|gauge| gauge.get());
+        assert_eq!(of("pending"), None, "of a queue that never was nothing is told");
+        let subject = Subject::job(&ProjectName::parse("vision").unwrap(), RunId::from_bytes([1; 16]));
+        let spec = footplate_wire::job_spec_from_wire(&footplate_api::types::JobSpec {
+            name: "train".to_owned(),
+            resources: Some(footplate_api::types::ResourceAsk { nodes: 1, per_node: Some(Default::default()) }),
+            launch: Some(footplate_api::types::DocumentRef { digest: Digest::of(b"launch").to_string(), bytes: 6 }),
+            ..Default::default()
+        });
+        story.record(subject.clone(), JobSubmitted { spec: spec.unwrap(), body: Digest::of(b"body") });
+        measures.count(&story.folded());
+        assert_eq!((of("pending"), of("active")), (Some(1), Some(0)));
+        let ended = JobEnded {
+            outcome: Outcome::Cancelled,
+            cause: Cause::Cancelled,
+            attempt: AttemptNumber(0),
+            root: None,
+            request: None,
+            message: String::new(),
+        };
+        story.record(subject, ended);
+        measures.count(&story.folded());
+        assert_eq!((of("pending"), of("active")), (Some(0), Some(0)));
+        // What this instance never did it does not tell of: a follower placed nothing.
+        let shown = metrics.show();
+        assert!(shown.contains("placements_total 0"), "{shown}");
+        assert!(!shown.contains("NaN") && !shown.to_lowercase().contains(" inf"), "{shown}");
+    }
+}

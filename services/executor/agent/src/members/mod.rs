@@ -238,8 +238,7 @@ impl Members {
 
     async fn stop_member(&self, key: MemberKey, stop: &Stop, cause: StopCause) {
         if let Some(desk) = self.intake.desk(key.run, key.attempt, key.member) {
-            let wait = stop.grace_ms + stop.notice.map_or(0, |notice| notice.before_ms);
-            desk.announce_stop(StandingStop { cause, kill_at: Instant::now() + Duration::from_millis(wait) });
+            desk.announce_stop(StandingStop { cause, kill_at: Instant::now() + Duration::from_millis(stop.longest_ms()) });
         }
         let shim = ShimHandle::new(self.dir(key).join("shim"));
         let stop = stop.clone();

@@ -178,6 +178,11 @@ impl Stop {
     pub fn kill(cause: impl Into<String>) -> Self {
         Self::term(cause, 0)
     }
+
+    /// Milliseconds until KILL at the latest. The ledger may hold jobs from before their sum had a limit.
+    pub fn longest_ms(&self) -> u64 {
+        self.grace_ms.saturating_add(self.notice.map_or(0, |notice| notice.before_ms))
+    }
 }
 
 /// Until when the node may run what it holds.
@@ -237,5 +242,17 @@ impl MemberDir {
     }
     pub(crate) fn log(&self) -> PathBuf {
         self.0.join("shim.log")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_whose_times_add_up_to_more_than_can_be_counted_waits_as_long_as_can_be() {
+        let notice = Some(Notice { signal: 10, before_ms: u64::MAX });
+        assert_eq!(Stop { notice, ..Stop::term("drained", 30_000) }.longest_ms(), u64::MAX);
+        assert_eq!(Stop::term("drained", 30_000).longest_ms(), 30_000);
     }
 }

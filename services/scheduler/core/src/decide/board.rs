@@ -190,7 +190,7 @@ impl<'a> Board<'a> {
         self.coming_together(shape).most()
     }
 
-    /// Seats for the whole gang, or none: avoided nodes last; whole NVLink islands first; a gang in one rack, the fullest that has room for all of it, else
+    /// Seats for the whole gang, or none: avoided nodes last; whole NVLink islands first, and nodes without GPUs for work without; a gang in one rack, the fullest that has room for all of it, else
     /// in as few as it takes; there the tightest nodes. In order of rack and name, so that neighbouring ranks stand near each other.
     pub(crate) fn seat(&mut self, shape: Shape<'_>, when: When) -> Option<Vec<Seat>> {
         let count = shape.nodes();

@@ -18,6 +18,13 @@ pub struct Memory {
     pub(super) settled: Option<Settled>,
 }
 
+impl Memory {
+    /// Whether the last look has shown that nothing more can be placed, and nothing that could change that has come since.
+    pub fn is_at_rest(&self, state: &State) -> bool {
+        self.settled.is_some_and(|settled| settled.revision == state.revision())
+    }
+}
+
 /// How many shapes are kept. When there are more, all are dropped before a look and found anew as they come.
 const FITS_MOST: usize = 512;
 
@@ -224,7 +231,8 @@ pub(super) fn usable_of(state: &State, member: &MemberPlacement) -> Holding {
     state.nodes().get(&member.node).map_or_else(Holding::default, |node| usable(node, &member.gpus, &member.slots))
 }
 
-/// How good a place is: the less, the better. Avoided nodes last; before them those on which no NVLink island is large enough; then the tightest.
+/// How good a place is: the less, the better. Avoided nodes last; before them those on which no NVLink island is large enough, or whose GPUs are not asked for;
+/// then the tightest.
 pub(super) type Score = u16;
 
 /// No member fits there now.
@@ -349,7 +357,9 @@ impl Fit {
 pub(super) fn score(room: &Room, (name, node): (&NodeName, &Node), spec: &JobSpec, avoid: &[NodeName]) -> Score {
     let ask = &spec.resources.per_node;
     let Some(units) = room.fitting_units(node, ask) else { return NONE };
-    let quality = u16::from(avoid.contains(name)) << 1 | u16::from(room.is_scattered(node, ask));
+    // Work without GPUs would strand those of the node: it goes there last.
+    let strands = ask.gpus == 0 && !node.shape.gpus.is_empty();
+    let quality = u16::from(avoid.contains(name)) << 1 | u16::from(strands || room.is_scattered(node, ask));
     quality << QUALITY | units.min(UNITS_MOST) as u16
 }
 

@@ -19,7 +19,7 @@ pub struct World {
     pub checker: Checker,
     memory: RefCell<Memory>,
     ids: BTreeSet<EventId>,
-    submitted: u8,
+    submitted: u32,
 }
 
 pub fn project() -> ProjectName {
@@ -152,6 +152,11 @@ impl World {
         ruling
     }
 
+    /// Whether the next look passes over those who wait, by what is kept of the last one.
+    pub fn is_at_rest(&self) -> bool {
+        self.memory.borrow().is_at_rest(&self.state)
+    }
+
     pub fn append(&mut self, decisions: Vec<Decision>) -> Vec<(RunId, Event)> {
         let mut said = Vec::new();
         for decision in decisions {
@@ -215,7 +220,8 @@ impl World {
 
     pub fn submit(&mut self, spec: JobSpec) -> RunId {
         self.submitted += 1;
-        let run = RunId::from_bytes([self.submitted; 16]);
+        let run =
+            RunId::from_bytes(std::array::from_fn(|at| if at < 12 { self.submitted as u8 } else { self.submitted.to_be_bytes()[at - 12] }));
         self.record(Subject::job(&project(), run), JobSubmitted { spec, body: Digest::of(b"body") });
         run
     }

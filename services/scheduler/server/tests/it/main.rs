@@ -3,6 +3,7 @@
 
 mod assignments;
 mod hands;
+mod hostile;
 mod leaders;
 mod life;
 mod queues;
