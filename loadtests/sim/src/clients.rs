@@ -177,6 +177,7 @@ impl Clients {
             rerun_of: None,
             masked: Vec::new(),
             objectives: Vec::new(),
+            after: Vec::new(),
         }
     }
 

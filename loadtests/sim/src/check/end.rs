@@ -96,5 +96,6 @@ fn kind(reason: &WaitReason) -> &'static str {
         WaitReason::NoSuchNode { .. } => "no-such-node",
         WaitReason::Backoff => "backoff",
         WaitReason::Preempting => "preempting",
+        WaitReason::Dependencies { .. } => "dependencies",
     }
 }

@@ -71,6 +71,7 @@ pub fn job_spec(file: &JobFile, refs: Refs) -> types::JobSpec {
         rerun_of: refs.rerun_of,
         masked: refs.masked,
         objectives: Vec::new(),
+        after: Vec::new(),
     }
 }
 

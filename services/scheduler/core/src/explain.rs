@@ -10,7 +10,7 @@ use footplate_types::{NodeName, RunId};
 pub struct Explanation {
     /// The reason, with the numbers of this moment; `None` when nothing is known against it: it is placed at the next look.
     pub reason: Option<WaitReason>,
-    /// Its place in its queue, by priority and age, from 1.
+    /// Its place in its queue, by priority and age, from 1; 0 while it waits for other jobs.
     pub position: u64,
     /// How many jobs are pending in its queue.
     pub pending: u64,
@@ -22,6 +22,9 @@ pub struct Explanation {
 pub fn explain(state: &State, run: &RunId) -> Option<Explanation> {
     let job = state.jobs().get(run)?;
     let Stage::Pending { reason, .. } = &job.stage else { return None };
+    if let Some(waits) = crate::after::explain(state, job) {
+        return Some(waits);
+    }
     let in_queue = || state.pending().iter().filter(|key| key.queue == job.spec.queue);
     let own = (std::cmp::Reverse(job.priority), job.submitted.sequence);
     let position = in_queue().filter(|key| (key.priority, key.submitted) < own).count() as u64 + 1;
@@ -68,7 +71,7 @@ fn fresh(state: &State, job: &Job, recorded: Option<&WaitReason>) -> Option<Wait
     }
     match recorded {
         None | Some(WaitReason::Backoff | WaitReason::Preempting) => recorded.cloned(),
-        Some(WaitReason::Held | WaitReason::QueueHeld | WaitReason::Quota { .. }) => None,
+        Some(WaitReason::Held | WaitReason::QueueHeld | WaitReason::Quota { .. } | WaitReason::Dependencies { .. }) => None,
         Some(WaitReason::Resources { .. } | WaitReason::NoSuchNode { .. }) => Some(told(state, &board, &job.spec)),
     }
 }
@@ -121,5 +124,6 @@ fn change(state: &State, job: &Job, reason: &WaitReason) -> String {
         WaitReason::NoSuchNode { .. } => "a node that can take it has to join, or the job has to ask for less".to_owned(),
         WaitReason::Backoff => "its back-off after a failed attempt has to be over; it is then tried again by itself".to_owned(),
         WaitReason::Preempting => "preempted work has to leave; it starts right after".to_owned(),
+        WaitReason::Dependencies { .. } => "the runs that it waits for have to end".to_owned(),
     }
 }

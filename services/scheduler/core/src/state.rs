@@ -1,5 +1,6 @@
 //! What the ledger says of queues, jobs, attempts, nodes and claims: a fold, rebuilt by replay alone.
 
+mod after;
 mod attempt;
 mod fingerprint;
 mod fold;
@@ -8,6 +9,7 @@ mod node;
 mod queue;
 mod tree;
 
+pub(crate) use after::Standing;
 pub(crate) use attempt::Verdict;
 pub use attempt::{Attempt, Checkpoint, Ending, How, Launch, Member, MemberStage, Stop};
 pub use job::{Answer, Ask, Budget, Chain, EndedJob, Job, PastAttempt, Request, Stage};
@@ -72,12 +74,14 @@ pub struct State {
     nodes: BTreeMap<NodeName, Node>,
     /// Trials whose job is not submitted yet.
     wanted: BTreeMap<RunId, Wanted>,
-    /// Jobs without an attempt that lives.
+    /// Jobs without an attempt that lives, in line.
     pending: BTreeSet<PendingKey>,
     /// Jobs with an attempt.
     active: BTreeSet<RunId>,
     /// Jobs, living or ended, with requests that have no answer.
     asking: BTreeSet<RunId>,
+    /// Jobs that wait for others, out of line.
+    ties: after::Ties,
 }
 
 impl State {
@@ -144,9 +148,11 @@ impl State {
     }
 
     /// Checks what must hold after every event: no GPU and no slot of a node is claimed twice, every living member of an attempt holds
-    /// exactly its claim, the queues' holdings are the sum of the claims. Told as the first fault, in words.
+    /// exactly its claim, the queues' holdings are the sum of the claims, who waits for others stands out of line. Told as the first fault, in
+    /// words.
     pub fn check(&self) -> Result<(), String> {
         self.check_claims()?;
+        self.check_ties()?;
         self.check_holdings()
     }
 

@@ -49,6 +49,7 @@ pub(crate) fn refused(no: No) -> Refusal {
         No::OverGuarantee { what, asked, allowed, .. } => {
             Refusal::new(&reason::QUEUE_TREE, told).field(format!("guarantee_{what}")).value(asked).allowed(allowed)
         }
+        No::NoSuchRun { run, .. } => Refusal::new(&reason::JOB_NOT_FOUND, told).field("after").value(run),
         No::QueueInUse { queue, .. } => {
             Refusal::new(&reason::QUEUE_CLOSED, told).field("name").value(queue).next("cancel its jobs or wait for them, then close it")
         }

@@ -19,11 +19,12 @@ use std::rc::Rc;
 pub(super) fn expire(pass: &mut Pass<'_>) {
     for key in pass.state.pending() {
         let Some(job) = pass.state.jobs().get(&key.run) else { continue };
+        let Stage::Pending { since, .. } = &job.stage else { continue };
         let limit = job.spec.limits.max_pending;
         if limit.0 == 0 || job.last_attempt.0 > 0 || pass.is_touched(&job.run) || pass.is_full() {
             continue;
         }
-        let age = pass.facts.age(&job.submitted);
+        let age = pass.facts.age(since);
         if pass.is_over(age, limit.0) {
             let ended = JobEnded {
                 outcome: Outcome::Failed,

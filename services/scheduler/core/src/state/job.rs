@@ -86,7 +86,7 @@ impl Budget {
             Cause::Infrastructure => Some(Self::Infrastructure),
             Cause::Lost => Some(Self::Lost),
             Cause::Preempted | Cause::Drained => Some(Self::Preempted),
-            Cause::Success | Cause::Cancelled | Cause::TimedOut | Cause::PendingTooLong | Cause::Void => None,
+            Cause::Success | Cause::Cancelled | Cause::TimedOut | Cause::PendingTooLong | Cause::Void | Cause::Dependency => None,
         }
     }
 
@@ -107,7 +107,7 @@ impl Budget {
 pub enum Stage {
     /// No attempt of it lives.
     Pending {
-        /// Since when: its submission or its last requeue.
+        /// Since when: its submission, the last end that it waited for, or its last requeue.
         since: Stamp,
         /// How long after that it may be placed at the earliest.
         backoff: Millis,

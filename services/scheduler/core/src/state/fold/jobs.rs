@@ -10,7 +10,7 @@ use footplate_events::facts::{
     JobEnded, JobLaunched, JobPlaced, JobRefused, JobReprioritized, JobRequeued, JobStopRequested, JobSubmitted, JobWaiting,
     MemberPlacement, Outcome, StopCause, WaitReason,
 };
-use footplate_types::{AttemptNumber, Millis, RequestId};
+use footplate_types::{AttemptNumber, Millis, RequestId, RunId};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,8 +66,19 @@ impl State {
             answers: BTreeMap::new(),
         };
         self.queues.entry(job.spec.queue.clone()).or_default().living += 1;
-        self.pending.insert(key(&job));
+        let waits = !job.spec.after.is_empty();
         self.jobs.insert(run, job);
+        if !waits {
+            self.get_in_line(&run);
+        }
+        self.tie(run, stamp);
+    }
+
+    /// A job may be placed from here on.
+    pub(in crate::state) fn get_in_line(&mut self, run: &RunId) {
+        if let Some(job) = self.jobs.get(run) {
+            self.pending.insert(key(job));
+        }
     }
 
     pub(super) fn job_asked(&mut self, envelope: &Envelope, id: RequestId, ask: Ask, reason: &str) {
@@ -120,6 +131,8 @@ impl State {
         if let Stage::Pending { reason, .. } = &mut job.stage {
             *reason = Some(fact.reason.clone());
         }
+        let run = job.run;
+        self.look_at_telling(&run);
     }
 
     pub(super) fn job_held(&mut self, envelope: &Envelope, stamp: Stamp, request: RequestId, held: bool) {
@@ -131,6 +144,8 @@ impl State {
                 *reason = held.then_some(WaitReason::Held);
             }
         }
+        let run = job.run;
+        self.look_at_telling(&run);
         self.answered(envelope, stamp, Some(request), None);
     }
 
@@ -262,9 +277,11 @@ impl State {
         job.class = Job::class_of(&job.spec, &job.avoid);
         let reason = (fact.backoff.0 > 0).then_some(WaitReason::Backoff);
         job.stage = Stage::Pending { since: stamp, backoff: fact.backoff, reason };
-        let (run, pending) = (job.run, key(job));
+        let run = job.run;
         self.active.remove(&run);
-        self.pending.insert(pending);
+        if !self.waits_for_others(&run) {
+            self.get_in_line(&run);
+        }
     }
 
     pub(super) fn job_ended(&mut self, envelope: &Envelope, stamp: Stamp, fact: &JobEnded) {
@@ -309,6 +326,7 @@ impl State {
             self.asking.remove(&run);
         }
         self.ended.insert(run, ended);
+        self.untie(run, &job.spec.after, stamp);
         self.answered(envelope, stamp, fact.request, None);
     }
 }
