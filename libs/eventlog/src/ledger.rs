@@ -169,18 +169,7 @@ impl Ledger {
 
     /// [`Ledger::append`] with a deadline of its own.
     pub async fn append_within(&self, envelope: Envelope, expected: u64, within: Duration) -> Result<u64, AppendError> {
-        let subject = envelope.subject.to_string();
-        if let Some(service) = self.service.as_ref().filter(|service| !envelope.subject.is_owned_by(service)) {
-            return Err(AppendError::NotOwned { service: service.clone(), subject, owner: envelope.subject.aggregate.owner() });
-        }
-        if let Some(event) = self.closed(&subject) {
-            let found = format!("event {} cannot be understood: {}", event.sequence, event.reason);
-            return Err(
-                Invalid::new(subject, found, "a write by an instance that understands the aggregate's events; upgrade this one").into()
-            );
-        }
-        let (headers, payload) = footplate_events::encode(&envelope)?;
-        let message = Message { subject, headers: headers.into(), payload: payload.into() };
+        let message = self.message(&envelope)?;
         let deadline = Instant::now() + within;
         let (answer, answered) = oneshot::channel();
         let append = Append::new(message, envelope.id, expected, deadline, answer);
@@ -194,6 +183,22 @@ impl Ledger {
             Ok(Err(_)) => Err(AppendError::Unavailable("this instance is ending; the event may yet be stored".to_owned())),
             Err(_) => Err(AppendError::Unavailable("no answer in time; the event may yet be stored".to_owned())),
         }
+    }
+
+    /// The message of a client-written event, when this hand may write it.
+    pub(crate) fn message(&self, envelope: &Envelope) -> Result<Message, AppendError> {
+        let subject = envelope.subject.to_string();
+        if let Some(service) = self.service.as_ref().filter(|service| !envelope.subject.is_owned_by(service)) {
+            return Err(AppendError::NotOwned { service: service.clone(), subject, owner: envelope.subject.aggregate.owner() });
+        }
+        if let Some(event) = self.closed(&subject) {
+            let found = format!("event {} cannot be understood: {}", event.sequence, event.reason);
+            return Err(
+                Invalid::new(subject, found, "a write by an instance that understands the aggregate's events; upgrade this one").into()
+            );
+        }
+        let (headers, payload) = footplate_events::encode(envelope)?;
+        Ok(Message { subject, headers: headers.into(), payload: payload.into() })
     }
 
     /// From now on refuses appends to the aggregate of an event that this build cannot understand.

@@ -24,6 +24,7 @@ pub mod place;
 pub mod port;
 pub mod project;
 pub mod snapshot;
+mod together;
 pub mod verify;
 
 pub use archive::{Archive, Archived, Archiver, SegmentStore};

@@ -4,6 +4,7 @@
 //! named here by its digest.
 
 mod access;
+mod after;
 mod attempt;
 mod experiment;
 mod job;
@@ -24,6 +25,7 @@ pub use access::{
     PrincipalCreated, PrincipalDisabled, PrincipalEnabled, ProjectCreated, ProjectRoleGiven, ProjectRoleTaken, SubscriptionCreated,
     SubscriptionDeleted, TokenCreated, TokenRevoked,
 };
+pub use after::{AfterJob, AfterWhen};
 pub use attempt::{
     AttemptCheckpointed, AttemptExited, AttemptLogsArchived, AttemptLost, AttemptReady, AttemptStarted, Exit, FinalOffsets, INCOMPLETE_MAX,
     LogArchive, LogStream, LossEvidence, MemberExited, MemberLost, MemberReady, MemberStarted, Rendezvous, SessionEnd, WorkerExit,

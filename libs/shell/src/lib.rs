@@ -14,7 +14,7 @@ pub use verify::verified;
 use footplate_api::{Refusal, reason};
 use footplate_clock::SharedClock;
 use footplate_es::Evolve;
-use footplate_eventlog::{AppendError, Ledger, LedgerItem, Live, ReadError};
+use footplate_eventlog::{APPEND_WITHIN, AppendError, Ledger, LedgerItem, Live, ReadError};
 use footplate_events::{Envelope, Event, Recorded, Subject, Trace};
 use footplate_types::{EventId, PrincipalId};
 use std::fmt;
@@ -138,6 +138,20 @@ impl<S: Evolve> Shell<S> {
         let subject = envelope.subject.to_string();
         match self.ledger.append(envelope, expected).await {
             Ok(sequence) => Ok(Some(sequence)),
+            Err(AppendError::Conflict { .. }) => Ok(None),
+            Err(error) => Err(not_appended(&self.ledger, &subject, error)),
+        }
+    }
+
+    /// Appends the first events of several new aggregates, all or none; `None` when one of them is not new.
+    ///
+    /// # Errors
+    /// As [`not_appended`].
+    pub async fn append_new(&self, envelopes: Vec<Envelope>) -> Result<Option<Vec<u64>>, Refusal> {
+        let subject = envelopes.first().map(|envelope| envelope.subject.to_string()).unwrap_or_default();
+        let events = envelopes.into_iter().map(|envelope| (envelope, 0)).collect();
+        match self.ledger.append_together(events, APPEND_WITHIN).await {
+            Ok(sequences) => Ok(Some(sequences)),
             Err(AppendError::Conflict { .. }) => Ok(None),
             Err(error) => Err(not_appended(&self.ledger, &subject, error)),
         }

@@ -2,8 +2,8 @@
 
 use footplate_api::types as wire;
 use footplate_events::facts::{
-    DocumentRef, InputRef, JobSpec, Launcher, Limits, PerNode, PlacementAsk, ResourceAsk, RetryPolicy, SourceRef, StopNotice, StopPolicy,
-    StopSignal, Why,
+    AfterJob, AfterWhen, DocumentRef, InputRef, JobSpec, Launcher, Limits, PerNode, PlacementAsk, ResourceAsk, RetryPolicy, SourceRef,
+    StopNotice, StopPolicy, StopSignal, Why,
 };
 use footplate_types::{Digest, DisplayName, GpuModel, Invalid, MetricName, Millis, NodeName, QueueName, RunId};
 
@@ -40,6 +40,7 @@ pub fn job_spec_from_wire(spec: &wire::JobSpec) -> Result<JobSpec, Invalid> {
         rerun_of: run("rerun_of", &spec.rerun_of)?,
         masked: spec.masked.clone(),
         objectives: spec.objectives.iter().map(|name| metric(name)).collect::<Result<_, _>>()?,
+        after: spec.after.iter().map(after).collect::<Result<_, _>>()?,
     })
 }
 
@@ -53,6 +54,24 @@ fn run(field: &str, text: &str) -> Result<Option<RunId>, Invalid> {
 
 fn metric(name: &str) -> Result<MetricName, Invalid> {
     MetricName::parse(name).map_err(|invalid| invalid.of("objectives"))
+}
+
+fn after(after: &wire::AfterJob) -> Result<AfterJob, Invalid> {
+    let run = RunId::parse(&after.run_id).map_err(|invalid| invalid.of("after.run"))?;
+    Ok(AfterJob { run, when: after_when(after.when)? })
+}
+
+/// Which end of a job is waited for; success where nothing is said.
+///
+/// # Errors
+/// A number that stands for none.
+pub fn after_when(number: i32) -> Result<AfterWhen, Invalid> {
+    match wire::AfterWhen::try_from(number) {
+        Ok(wire::AfterWhen::Unspecified | wire::AfterWhen::Success) => Ok(AfterWhen::Success),
+        Ok(wire::AfterWhen::Failure) => Ok(AfterWhen::Failure),
+        Ok(wire::AfterWhen::Any) => Ok(AfterWhen::Any),
+        Err(_) => Err(Invalid::new("after.when", number, "success, failure or any")),
+    }
 }
 
 fn digest(field: &str, text: &str) -> Result<Digest, Invalid> {

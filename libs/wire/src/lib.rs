@@ -6,14 +6,14 @@
 mod from_wire;
 mod to_wire;
 
-pub use from_wire::job_spec_from_wire;
+pub use from_wire::{after_when, job_spec_from_wire};
 pub use to_wire::job_spec_to_wire;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use footplate_api::types;
-    use footplate_events::facts::{RetryPolicy, StopPolicy};
+    use footplate_events::facts::{AfterWhen, RetryPolicy, StopPolicy};
     use footplate_types::Digest;
 
     fn least() -> types::JobSpec {
@@ -46,10 +46,13 @@ mod tests {
         wire.placement =
             Some(types::PlacementAsk { pool: "a".to_owned(), nodes: vec!["n1".to_owned()], same_rack: true, ..Default::default() });
         wire.seed = Some(7);
+        let after = |n: u8, when: types::AfterWhen| types::AfterJob { run_id: format!("{n:02x}").repeat(16), when: when.into() };
+        wire.after = vec![after(1, types::AfterWhen::Failure), after(2, types::AfterWhen::Any), after(3, types::AfterWhen::Unspecified)];
         wire.objectives = vec!["val/loss".to_owned()];
         wire.launcher = types::Launcher::Torchrun.into();
         let spec = job_spec_from_wire(&wire).unwrap();
         assert_eq!(spec.stop.grace.0, 0, "0 is not absent");
+        assert_eq!(spec.after[2].when, AfterWhen::Success, "where nothing is said");
         assert_eq!(job_spec_from_wire(&job_spec_to_wire(&spec)), Ok(spec));
     }
 
@@ -71,6 +74,8 @@ mod tests {
         );
         assert_eq!(fault(|wire| wire.rerun_of = "zz".to_owned()), "rerun_of");
         assert_eq!(fault(|wire| wire.launcher = 99), "launcher");
+        assert_eq!(fault(|wire| wire.after = vec![types::AfterJob { run_id: "17".to_owned(), when: 0 }]), "after.run");
+        assert_eq!(fault(|wire| wire.after = vec![types::AfterJob { run_id: "17".repeat(16), when: 9 }]), "after.when");
         assert_eq!(fault(|wire| wire.objectives = vec![String::new()]), "objectives");
     }
 }

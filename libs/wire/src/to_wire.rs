@@ -1,7 +1,7 @@
 //! From the ledger's words to the wire.
 
 use footplate_api::types as wire;
-use footplate_events::facts::{DocumentRef, JobSpec, Launcher, SourceRef, StopPolicy, StopSignal};
+use footplate_events::facts::{AfterJob, AfterWhen, DocumentRef, JobSpec, Launcher, SourceRef, StopPolicy, StopSignal};
 
 /// The specification as clients see it: every field stated.
 pub fn job_spec_to_wire(spec: &JobSpec) -> wire::JobSpec {
@@ -74,7 +74,17 @@ pub fn job_spec_to_wire(spec: &JobSpec) -> wire::JobSpec {
         rerun_of: spec.rerun_of.map(|run| run.to_string()).unwrap_or_default(),
         masked: spec.masked.clone(),
         objectives: spec.objectives.iter().map(ToString::to_string).collect(),
+        after: spec.after.iter().map(after).collect(),
     }
+}
+
+fn after(after: &AfterJob) -> wire::AfterJob {
+    let when = match after.when {
+        AfterWhen::Success => wire::AfterWhen::Success,
+        AfterWhen::Failure => wire::AfterWhen::Failure,
+        AfterWhen::Any => wire::AfterWhen::Any,
+    };
+    wire::AfterJob { run_id: after.run.to_string(), when: when.into() }
 }
 
 fn document(document: &DocumentRef) -> wire::DocumentRef {

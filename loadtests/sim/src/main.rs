@@ -5,7 +5,7 @@ use footplate_sim::Planted;
 use footplate_sim::program::{Asked, run};
 use std::process::ExitCode;
 
-const USAGE: &str = "footplate-sim [--seeds N] [--seed S] [--planted fencing|gang|victim|quota|lease|term|intent|all] [--lines N] [--story N] [--json FILE]";
+const USAGE: &str = "footplate-sim [--seeds N] [--seed S] [--planted fencing|gang|victim|quota|lease|term|intent|turn|all] [--lines N] [--story N] [--json FILE]";
 
 fn read(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
     let mut asked = Asked::default();

@@ -575,7 +575,24 @@ impl ::prost::Name for InputRef {
         "/footplate.types.v1.InputRef".into()
     }
 }
-/// What a job asks.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AfterJob {
+    /// 32 hex digits.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    #[prost(enumeration = "AfterWhen", tag = "2")]
+    pub when: i32,
+}
+impl ::prost::Name for AfterJob {
+    const NAME: &'static str = "AfterJob";
+    const PACKAGE: &'static str = "footplate.types.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.types.v1.AfterJob".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.types.v1.AfterJob".into()
+    }
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct JobSpec {
     #[prost(string, tag = "1")]
@@ -634,6 +651,9 @@ pub struct JobSpec {
     /// Metrics whose values its seal must hold.
     #[prost(string, repeated, tag = "22")]
     pub objectives: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Jobs of the same project whose ends it waits for, each once: at most 64, and all of these conditions must hold.
+    #[prost(message, repeated, tag = "23")]
+    pub after: ::prost::alloc::vec::Vec<AfterJob>,
 }
 impl ::prost::Name for JobSpec {
     const NAME: &'static str = "JobSpec";
@@ -707,6 +727,41 @@ impl StopSignal {
             "STOP_SIGNAL_INT" => Some(Self::Int),
             "STOP_SIGNAL_USR1" => Some(Self::Usr1),
             "STOP_SIGNAL_USR2" => Some(Self::Usr2),
+            _ => None,
+        }
+    }
+}
+/// What a job asks.
+/// Which end of another job is waited for. One that was cancelled neither succeeded nor failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum AfterWhen {
+    /// Success.
+    Unspecified = 0,
+    Success = 1,
+    Failure = 2,
+    Any = 3,
+}
+impl AfterWhen {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "AFTER_WHEN_UNSPECIFIED",
+            Self::Success => "AFTER_WHEN_SUCCESS",
+            Self::Failure => "AFTER_WHEN_FAILURE",
+            Self::Any => "AFTER_WHEN_ANY",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "AFTER_WHEN_UNSPECIFIED" => Some(Self::Unspecified),
+            "AFTER_WHEN_SUCCESS" => Some(Self::Success),
+            "AFTER_WHEN_FAILURE" => Some(Self::Failure),
+            "AFTER_WHEN_ANY" => Some(Self::Any),
             _ => None,
         }
     }

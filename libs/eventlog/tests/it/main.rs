@@ -12,6 +12,7 @@ mod permissions_table;
 mod principals;
 mod reading;
 mod servers;
+mod together;
 
 mod memory {
     //! The memory back end against the suite.

@@ -52,6 +52,11 @@ pub enum WaitReason {
     Backoff,
     /// It waits until preempted work has left.
     Preempting,
+    /// It waits for the ends of other jobs.
+    Dependencies {
+        /// Which, and which ends of them, in words.
+        detail: String,
+    },
 }
 
 /// The reason for which a pending job waits changed. Written on change alone.
@@ -224,6 +229,8 @@ pub enum Cause {
     PendingTooLong,
     /// Its placement was void: a node was lost or drained before it in the ledger.
     Void,
+    /// A job that it was to come after ended otherwise than it waited for.
+    Dependency,
 }
 
 /// The first thing that went wrong in a gang.

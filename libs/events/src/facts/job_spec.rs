@@ -1,5 +1,6 @@
 //! What a job asks, as it stands in the ledger. Long things (argv, environment, config) are documents, named by digest.
 
+use super::AfterJob;
 use footplate_types::{AttemptNumber, Digest, DisplayName, GpuModel, Invalid, MetricName, Millis, NodeName, QueueName, RunId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -196,7 +197,7 @@ pub struct Limits {
     /// The longest an attempt may run after its launch; queue time never counts. 0 = no limit.
     #[serde(default)]
     pub max_duration: Millis,
-    /// The longest it may be pending before its first placement. 0 = no limit.
+    /// The longest it may be in line before its first placement; a wait for other jobs never counts. 0 = no limit.
     #[serde(default)]
     pub max_pending: Millis,
     /// How long an attempt may run after its launch before it is preempted for others. 0 = it may be at once.
@@ -317,6 +318,9 @@ pub struct JobSpec {
     /// Metrics whose values its seal must hold: a sweep's objective.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub objectives: Vec<MetricName>,
+    /// The jobs whose ends it waits for before it gets in line: all of these conditions must hold. When one never can, the job ends by itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<AfterJob>,
 }
 
 impl JobSpec {
@@ -394,6 +398,7 @@ impl JobSpec {
             let shown: String = key.chars().take(40).collect();
             within(&format!("{field}.{shown} (characters)"), count as u64, 0, Self::WORD_MAX as u64)?;
         }
+        AfterJob::validate(&self.after)?;
         self.validate_sizes()
     }
 

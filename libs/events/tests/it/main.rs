@@ -7,9 +7,9 @@
 mod job_sizes;
 mod samples;
 
-use footplate_events::facts::{QueueConfigured, Quota, TrialObserved};
+use footplate_events::facts::{AfterJob, AfterWhen, JobSubmitted, QueueConfigured, Quota, TrialObserved, WaitReason};
 use footplate_events::{Decoded, Envelope, Event, Recorded, Subject, Trace, decode, encode, known_types};
-use footplate_types::{EventId, PrincipalId, QueueName, Timestamp};
+use footplate_types::{EventId, PrincipalId, QueueName, RunId, Timestamp};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -118,6 +118,19 @@ fn a_queues_place_in_the_tree_is_written_and_read() {
     let headers: Vec<(String, String)> = headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     let read = decode(1, Timestamp::default(), &envelope.subject.to_string(), &headers, &payload);
     assert!(matches!(&read, Decoded::Known(recorded) if recorded.envelope == envelope), "{read:?}");
+}
+
+#[test]
+fn what_a_job_comes_after_is_written_only_where_there_is_something() {
+    let submitted = |event| if let Event::JobSubmitted(fact) = event { Some(fact) } else { None };
+    let mut fact = samples::samples().into_iter().find_map(|(_, event)| submitted(event)).unwrap();
+    let written = |fact: &JobSubmitted| serde_json::to_value(fact).unwrap()["spec"]["after"].clone();
+    assert_eq!(written(&fact), Value::Null);
+    fact.spec.after = vec![AfterJob { run: RunId::from_bytes([0x17; 16]), when: AfterWhen::Failure }];
+    assert_eq!(written(&fact), json!([{ "run": "17".repeat(16), "when": "failure" }]));
+    assert_eq!(serde_json::from_value::<JobSubmitted>(serde_json::to_value(&fact).unwrap()).unwrap(), fact);
+    let reason = WaitReason::Dependencies { detail: "success of run 17".to_owned() };
+    assert_eq!(serde_json::to_value(reason).unwrap(), json!({ "kind": "dependencies", "detail": "success of run 17" }));
 }
 
 /// What a sweep compares and a seal keeps is the number that was logged, to its last bit.

@@ -116,6 +116,7 @@ pub(crate) fn spec() -> JobSpec {
         masked: vec!["config.api_key".to_owned()],
         // Added later: absent from what was written before.
         objectives: Vec::new(),
+        after: Vec::new(),
     }
 }
 

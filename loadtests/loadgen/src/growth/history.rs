@@ -202,6 +202,7 @@ impl History {
             rerun_of: None,
             masked: Vec::new(),
             objectives: Vec::new(),
+            after: Vec::new(),
         })
     }
 }

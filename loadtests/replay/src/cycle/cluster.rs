@@ -300,5 +300,6 @@ pub fn one_job(at: u32, resources: ResourceAsk) -> JobSpec {
         rerun_of: None,
         masked: Vec::new(),
         objectives: Vec::new(),
+        after: Vec::new(),
     }
 }

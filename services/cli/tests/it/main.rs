@@ -20,6 +20,7 @@ mod jobfile;
 mod jobfile_hostile;
 mod models;
 mod permissions;
+mod pipeline;
 mod platform;
 mod races;
 mod secrets;

@@ -4,7 +4,7 @@ use crate::DEFAULT_QUEUE;
 use crate::decide::never;
 use crate::state::{DEPTH_MAX, State};
 use footplate_events::facts::{JobSpec, QueueConfigured, Quota};
-use footplate_types::{Invalid, QueueName, RunId};
+use footplate_types::{Invalid, ProjectName, QueueName, RunId};
 
 /// Why a submission, or the closing of a queue, is refused. Told by what the caller can do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -71,6 +71,14 @@ pub enum Refusal {
         allowed: String,
         /// The numbers.
         detail: String,
+    },
+    /// It is to come after a run that is no job of its project: name one that is.
+    #[error("there is no job {run} in project {project} that it could come after")]
+    NoSuchRun {
+        /// What was asked.
+        run: RunId,
+        /// The project.
+        project: ProjectName,
     },
     /// Jobs of the queue live: end them first.
     #[error("queue {queue} cannot be closed while {count} of its jobs live: {runs}")]

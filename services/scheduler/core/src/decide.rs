@@ -3,8 +3,10 @@
 //!
 //! One look says at most one thing about a job (answers to requests apart); the rest follows at the next look, which comes as soon as the
 //! events are folded. The order of the steps is part of the rules: first attempts whose every member is released get their verdict, then
-//! clients' requests are answered, then living attempts are watched (loss, drain, failure, limits, launch), then pending jobs are placed.
+//! clients' requests are answered, then living attempts are watched (loss, drain, failure, limits, launch), then jobs end whose turn can never
+//! come, then pending jobs are placed.
 
+mod after;
 mod board;
 mod forecast;
 mod ground;
@@ -51,7 +53,9 @@ pub fn decide(state: &State, facts: &Facts<'_>, memory: &mut Memory) -> Ruling {
     verdict::close_released(&mut pass);
     requests::answer(&mut pass);
     watch::watch(&mut pass, &memory.ground, &nodes);
+    after::end_hopeless(&mut pass);
     look_at_pending(&mut pass, memory, nodes);
+    after::tell(&mut pass);
     let (ruling, settled) = pass.ruling();
     memory.settled = settled;
     ruling

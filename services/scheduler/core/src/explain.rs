@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub struct Explanation {
     /// The reason, with the numbers of this moment; `None` when nothing is known against it: it is placed at the next look.
     pub reason: Option<WaitReason>,
-    /// Its place in its queue, by priority and age, from 1.
+    /// Its place in its queue, by priority and age, from 1; 0 while it waits for other jobs.
     pub position: u64,
     /// How many jobs are pending in its queue.
     pub pending: u64,
@@ -36,6 +36,9 @@ pub struct PoolRoom {
 pub fn explain(state: &State, run: &RunId, now: Timestamp) -> Option<Explanation> {
     let job = state.jobs().get(run)?;
     let Stage::Pending { reason, .. } = &job.stage else { return None };
+    if let Some(waits) = crate::after::explain(state, job) {
+        return Some(waits);
+    }
     let waits = |other: &&Job| other.spec.queue == job.spec.queue && other.attempt().is_none();
     let position = state.jobs().values().filter(waits).filter(|other| other.turn() < job.turn()).count() as u64 + 1;
     let pending = state.index().pending.get(&job.spec.queue).copied().unwrap_or(0);
@@ -99,7 +102,7 @@ fn fresh(state: &State, job: &Job, recorded: Option<&WaitReason>) -> Option<Wait
     }
     match recorded {
         None | Some(WaitReason::Backoff | WaitReason::Preempting) => recorded.cloned(),
-        Some(WaitReason::Held | WaitReason::QueueHeld | WaitReason::Quota { .. }) => None,
+        Some(WaitReason::Held | WaitReason::QueueHeld | WaitReason::Quota { .. } | WaitReason::Dependencies { .. }) => None,
         Some(WaitReason::Resources { .. } | WaitReason::NoSuchNode { .. }) => Some(told(state, &mut board, Shape::of(job))),
     }
 }
@@ -151,5 +154,6 @@ fn change(state: &State, job: &Job, reason: &WaitReason) -> String {
         WaitReason::NoSuchNode { .. } => "a node that can take it has to join, or the job has to ask for less".to_owned(),
         WaitReason::Backoff => "its back-off after a failed attempt has to be over; it is then tried again by itself".to_owned(),
         WaitReason::Preempting => "preempted work has to leave; it starts right after".to_owned(),
+        WaitReason::Dependencies { .. } => "the runs that it waits for have to end".to_owned(),
     }
 }

@@ -11,6 +11,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod admit;
+mod after;
 mod assign;
 mod decide;
 mod explain;
@@ -20,6 +21,7 @@ pub mod plan;
 mod state;
 
 pub use admit::{Refusal, admit, can_close, can_configure};
+pub use after::{can_follow, order, outlook_after};
 pub use assign::{assignment, assignments};
 pub use decide::{Forecast, Memory, Ruling, decide};
 pub use explain::{Explanation, PoolRoom, explain, outlook};

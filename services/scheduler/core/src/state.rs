@@ -1,5 +1,6 @@
 //! What the ledger says of queues, jobs, attempts, nodes and claims: a fold, rebuilt by replay alone.
 
+mod after;
 mod attempt;
 mod fingerprint;
 mod fold;
@@ -10,6 +11,7 @@ mod node;
 mod queue;
 mod tree;
 
+pub(crate) use after::Standing;
 pub(crate) use attempt::Verdict;
 pub use attempt::{Attempt, Checkpoint, Ending, How, Launch, Member, MemberStage, Stop};
 pub(crate) use index::{Group, GroupKey, Stoppable, Turn};
@@ -72,6 +74,8 @@ pub struct State {
     wanted: BTreeMap<RunId, Wanted>,
     /// Jobs, living or ended, with requests that have no answer.
     asking: BTreeSet<RunId>,
+    /// Jobs that wait for others, out of line.
+    ties: after::Ties,
     /// Follows from the jobs.
     #[serde(skip)]
     index: Index,
@@ -160,9 +164,11 @@ impl State {
     }
 
     /// Checks what must hold after every event: no GPU and no slot of a node is claimed twice, every living member of an attempt holds
-    /// exactly its claim, the queues' holdings are the sum of the claims. Told as the first fault, in words.
+    /// exactly its claim, the queues' holdings are the sum of the claims, who waits for others stands out of line. Told as the first fault, in
+    /// words.
     pub fn check(&self) -> Result<(), String> {
         self.check_claims()?;
+        self.check_ties()?;
         self.check_holdings()?;
         self.check_index()
     }

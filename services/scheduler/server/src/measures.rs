@@ -162,6 +162,7 @@ pub(crate) const fn cause_word(cause: Cause) -> &'static str {
         Cause::TimedOut => "timed_out",
         Cause::PendingTooLong => "pending_too_long",
         Cause::Void => "void",
+        Cause::Dependency => "dependency",
     }
 }
 

@@ -168,5 +168,6 @@ pub(crate) fn plain(name: DisplayName, queue: Option<QueueName>) -> JobSpec {
         rerun_of: None,
         masked: Vec::new(),
         objectives: Vec::new(),
+        after: Vec::new(),
     }
 }

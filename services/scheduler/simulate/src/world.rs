@@ -347,6 +347,7 @@ impl World<'_> {
             Some(WaitReason::Resources { detail }) => format!("resources: {detail}"),
             Some(WaitReason::QueueHeld) => "its queue starts nothing".to_owned(),
             Some(WaitReason::Held) => "it is held".to_owned(),
+            Some(WaitReason::Dependencies { detail }) => format!("after others: {detail}"),
             Some(WaitReason::Backoff | WaitReason::Preempting) | None => "it had not started when everything else was over".to_owned(),
         }
     }

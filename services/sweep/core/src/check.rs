@@ -46,6 +46,10 @@ pub fn check(sweep: &SweepCreated) -> Result<Option<u64>, Invalid> {
         invalid.of(field)
     };
     largest_job(sweep).validate().map_err(in_job)?;
+    // Trials' ids are known beforehand: two sweeps could wait for each other for ever.
+    if let Some(after) = sweep.job.after.first() {
+        return Err(Invalid::new("job.after", after.run, "nothing: begin the sweep once that run has ended"));
+    }
     if let Some(masked) =
         sweep.job.masked.iter().find(|path| *path == "config" || path.starts_with("config.") || path.starts_with("config["))
     {

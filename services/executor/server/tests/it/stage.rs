@@ -208,5 +208,6 @@ fn spec() -> JobSpec {
         rerun_of: None,
         masked: Vec::new(),
         objectives: Vec::new(),
+        after: Vec::new(),
     }
 }

@@ -17,6 +17,7 @@ impl Project for State {
         for (run, job) in &self.jobs {
             let _ = writeln!(text, "job {run} {job:?}");
         }
+        let _ = writeln!(text, "ties {:?}", self.ties);
         for (run, wanted) in &self.wanted {
             let _ = writeln!(text, "wanted {run} {wanted:?}");
         }

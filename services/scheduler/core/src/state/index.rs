@@ -136,6 +136,8 @@ impl Filing {
             stoppable: None,
         };
         match &job.stage {
+            // It waits for others out of line: nothing here is asked of it.
+            Stage::Pending { .. } if job.tied => {}
             Stage::Pending { backoff, reason, since } => {
                 filing.since = *since;
                 let told = reason.as_ref().map(Wait::of);
@@ -147,7 +149,7 @@ impl Filing {
                 });
                 let limit = job.spec.limits.max_pending;
                 if limit.0 > 0 && job.last_attempt.0 == 0 {
-                    filing.expiring = Some(Limit { since: job.submitted, limit });
+                    filing.expiring = Some(Limit { since: *since, limit });
                 }
             }
             Stage::Active(attempt) => {

@@ -86,7 +86,7 @@ impl Budget {
             Cause::Infrastructure => Some(Self::Infrastructure),
             Cause::Lost => Some(Self::Lost),
             Cause::Preempted | Cause::Drained => Some(Self::Preempted),
-            Cause::Success | Cause::Cancelled | Cause::TimedOut | Cause::PendingTooLong | Cause::Void => None,
+            Cause::Success | Cause::Cancelled | Cause::TimedOut | Cause::PendingTooLong | Cause::Void | Cause::Dependency => None,
         }
     }
 
@@ -112,6 +112,7 @@ pub(crate) enum Wait {
     NoSuchNode,
     Backoff,
     Preempting,
+    Dependencies,
 }
 
 impl Wait {
@@ -124,6 +125,7 @@ impl Wait {
             WaitReason::NoSuchNode { .. } => Self::NoSuchNode,
             WaitReason::Backoff => Self::Backoff,
             WaitReason::Preempting => Self::Preempting,
+            WaitReason::Dependencies { .. } => Self::Dependencies,
         }
     }
 }
@@ -133,7 +135,7 @@ impl Wait {
 pub enum Stage {
     /// No attempt of it lives.
     Pending {
-        /// Since when: its submission or its last requeue.
+        /// Since when: its submission, the last end that it waited for, or its last requeue.
         since: Stamp,
         /// How long after that it may be placed at the earliest.
         backoff: Millis,
@@ -178,6 +180,8 @@ pub struct Job {
     pub priority: i32,
     /// Whether it is held.
     pub held: bool,
+    /// Whether it waits for the ends of others, out of line.
+    pub(crate) tied: bool,
     /// Where it stands.
     pub stage: Stage,
     /// The newest attempt's number; 0 when there was none.

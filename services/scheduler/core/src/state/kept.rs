@@ -1,5 +1,6 @@
 //! How a state is kept in a snapshot: without what follows from the rest.
 
+use super::after::Ties;
 use super::{EndedJob, Job, Node, Queue, Stamp, State, Wanted};
 use footplate_types::{NodeName, QueueName, RunId};
 use serde::Deserialize;
@@ -18,11 +19,12 @@ pub(super) struct Kept {
     joined_at: u64,
     wanted: BTreeMap<RunId, Wanted>,
     asking: BTreeSet<RunId>,
+    ties: Ties,
 }
 
 impl From<Kept> for State {
     fn from(kept: Kept) -> Self {
-        let Kept { position, revision, term, queues, jobs, ended, nodes, joined_at, wanted, asking } = kept;
-        Self { position, revision, term, queues, index: Self::indexed(&jobs), jobs, ended, nodes, joined_at, wanted, asking }
+        let Kept { position, revision, term, queues, jobs, ended, nodes, joined_at, wanted, asking, ties } = kept;
+        Self { position, revision, term, queues, index: Self::indexed(&jobs), jobs, ended, nodes, joined_at, wanted, asking, ties }
     }
 }

@@ -17,6 +17,7 @@ struct NodeSeen {
 pub struct Checker {
     nodes: BTreeMap<NodeName, NodeSeen>,
     specs: BTreeMap<RunId, JobSpec>,
+    projects: BTreeMap<RunId, ProjectName>,
     queues: BTreeMap<QueueName, QueueConfigured>,
     held: BTreeSet<QueueName>,
     /// Who holds a unit of a node, until released.
@@ -25,7 +26,7 @@ pub struct Checker {
     living: BTreeMap<(RunId, u32), BTreeSet<u32>>,
     last: BTreeMap<RunId, u32>,
     stopped: BTreeSet<(RunId, u32)>,
-    ended: BTreeSet<RunId>,
+    ended: BTreeMap<RunId, Outcome>,
 }
 
 impl Checker {
@@ -51,6 +52,7 @@ impl Checker {
             }
             (Event::JobSubmitted(fact), Some(run)) => {
                 self.specs.entry(run).or_insert_with(|| fact.spec.clone());
+                self.projects.entry(run).or_insert_with(|| subject.project.clone());
             }
             (Event::JobPlaced(fact), Some(run)) => self.placed(run, fact),
             (Event::JobLaunched(fact), Some(run)) => {
@@ -62,8 +64,13 @@ impl Checker {
             (Event::JobRequeued(fact), Some(run)) => {
                 assert!(self.living.get(&(run, fact.attempt.0)).is_none_or(BTreeSet::is_empty), "requeued while members live");
             }
-            (Event::JobEnded(_), Some(run)) => {
-                assert!(self.ended.insert(run), "{run} ends twice");
+            (Event::JobEnded(fact), Some(run)) => {
+                if fact.cause == Cause::Dependency {
+                    assert_eq!((fact.outcome, fact.attempt.0), (Outcome::Cancelled, 0), "{run} was not started");
+                    let after = &self.specs[&run].after;
+                    assert!(after.iter().any(|after| self.condition(run, after) == Some(false)), "{run} could still have come to its turn");
+                }
+                assert!(self.ended.insert(run, fact.outcome).is_none(), "{run} ends twice");
                 let alive = self.living.iter().any(|((known, _), members)| *known == run && !members.is_empty());
                 assert!(!alive, "{run} ended while members live");
             }
@@ -78,6 +85,19 @@ impl Checker {
             _ => {}
         }
         self.note_closing(recorded);
+    }
+
+    /// Whether the end that a job waits for has come (or never will); `None` while it may.
+    fn condition(&self, run: RunId, after: &AfterJob) -> Option<bool> {
+        if after.run == run || self.projects.get(&after.run) != self.projects.get(&run) {
+            return Some(false);
+        }
+        let outcome = self.ended.get(&after.run)?;
+        Some(match after.when {
+            AfterWhen::Success => *outcome == Outcome::Succeeded,
+            AfterWhen::Failure => *outcome == Outcome::Failed,
+            AfterWhen::Any => true,
+        })
     }
 
     /// Nodes that are lost or drained: a placement after that is void.
@@ -96,7 +116,9 @@ impl Checker {
         assert_eq!(fact.members.len(), spec.resources.nodes as usize, "a gang is placed whole");
         let nodes: BTreeSet<&NodeName> = fact.members.iter().map(|member| &member.node).collect();
         assert_eq!(nodes.len(), fact.members.len(), "one member a node");
-        assert!(!self.ended.contains(&run), "an ended job is placed");
+        assert!(!self.ended.contains_key(&run), "an ended job is placed");
+        let waits = spec.after.iter().find(|after| self.condition(run, after) != Some(true));
+        assert!(waits.is_none(), "{run} is placed before its turn: {waits:?}");
         let alive = self.living.iter().any(|((known, _), members)| *known == run && !members.is_empty());
         assert!(!alive, "attempt {} of {run} placed while members of an earlier one live", fact.attempt);
         let last = self.last.insert(run, fact.attempt.0).unwrap_or(0);

@@ -175,6 +175,7 @@ fn assert_told(refusal: &Refusal) {
         Refusal::NoSuchQueue { queue, .. } | Refusal::QueueClosed { queue } | Refusal::NotALeaf { queue, .. } => {
             assert!(refusal.to_string().contains(queue.as_str()));
         }
+        Refusal::NoSuchRun { run, .. } => assert!(refusal.to_string().contains(&run.to_string())),
         Refusal::BadParent { .. } | Refusal::OverGuarantee { .. } | Refusal::QueueInUse { .. } => panic!("of a submission: {refusal}"),
     }
 }

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 mod admission;
+mod after;
+mod after_graphs;
 mod cases;
 mod checker;
 mod clock;

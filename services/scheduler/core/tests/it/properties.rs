@@ -14,6 +14,8 @@ const QUEUES: [&str; 3] = ["default", "q", "r"];
 /// Every queue that is ever configured.
 const TREE: [&str; 4] = ["q", "r", "t", "u"];
 
+const WHENS: [AfterWhen; 3] = [AfterWhen::Success, AfterWhen::Failure, AfterWhen::Any];
+
 /// One thing that may happen. Numbers are reduced to what there is.
 #[derive(Clone, Debug)]
 enum Step {
@@ -27,6 +29,7 @@ enum Step {
         same_rack: bool,
         /// Of an attempt, in seconds; 0 = none.
         limit: u64,
+        after: Option<(u8, u8)>,
     },
     Look,
     /// The leader decides now, others append first.
@@ -63,9 +66,12 @@ enum Step {
 
 fn simple() -> impl Strategy<Value = Step> {
     prop_oneof![
-        4 => ((1..4u32, 1..3u32, any::<bool>()), 0..3i32, any::<bool>(), 0..3u8, any::<bool>(), prop_oneof![Just(0), 1..2_000u64])
-            .prop_map(|((nodes, units, gpus), priority, preemptible, queue, same_rack, limit)| {
-                Step::Submit { nodes, units, gpus, priority, preemptible, queue, same_rack, limit }
+        4 => (
+            (1..4u32, 1..3u32, any::<bool>()), 0..3i32, any::<bool>(), 0..3u8,
+            any::<bool>(), prop_oneof![Just(0), 1..2_000u64], proptest::option::weighted(0.3, (any::<u8>(), 0..3u8)),
+        )
+            .prop_map(|((nodes, units, gpus), priority, preemptible, queue, same_rack, limit, after)| {
+                Step::Submit { nodes, units, gpus, priority, preemptible, queue, same_rack, limit, after }
             }),
         8 => any::<u8>().prop_map(Step::Ready),
         5 => (any::<u8>(), prop_oneof![Just(0), Just(0), Just(1), Just(75)]).prop_map(|(member, code)| Step::Exit { member, code }),
@@ -135,17 +141,20 @@ fn obey(world: &mut World, run: RunId, member: u32) {
 
 fn apply(world: &mut World, step: &Step) {
     match step {
-        Step::Submit { nodes, units, gpus, priority, preemptible, queue, same_rack, limit } => {
-            if runs(world).len() > 30 {
+        Step::Submit { nodes, units, gpus, priority, preemptible, queue, same_rack, limit, after } => {
+            let known = runs(world);
+            if known.len() > 30 {
                 return;
             }
+            let after = after.and_then(|(n, when)| Some(AfterJob { run: pick(&known, n)?, when: WHENS[usize::from(when)] }));
+            let after = after.into_iter().collect();
             let base = if *gpus { gpu_spec(*nodes, *units) } else { spec(*nodes, *units) };
             let name = QUEUES[usize::from(*queue)];
             let retry = RetryPolicy { user_code: 1, ..RetryPolicy::default() };
             let limits = Limits { max_duration: Millis::from_secs(*limit), min_run: Millis(limit * 100), ..Limits::default() };
             let placement = PlacementAsk { same_rack: *same_rack, ..PlacementAsk::default() };
             let queue = queue_name(name);
-            world.submit(JobSpec { priority: *priority, preemptible: *preemptible, queue, retry, limits, placement, ..base });
+            world.submit(JobSpec { priority: *priority, preemptible: *preemptible, queue, retry, limits, placement, after, ..base });
         }
         Step::Look => {
             let ruling = world.ruling();
@@ -293,7 +302,9 @@ proptest! {
             prop_assert!(world.is_pending(*run), "{run} is neither ended nor pending: {job:?}");
             prop_assert!(world.reason(*run).is_some(), "{run} waits without a reason");
             prop_assert!(job.requests.is_empty(), "{run} has requests without an answer");
-            let hopeless = job.held || matches!(world.reason(*run), Some(WaitReason::NoSuchNode { .. }));
+            let waits = job.spec.after.iter().any(|after| world.state.jobs().contains_key(&after.run));
+            prop_assert_eq!(waits, world.state.waits_for_others(run));
+            let hopeless = job.held || waits || matches!(world.reason(*run), Some(WaitReason::NoSuchNode { .. }));
             prop_assert!(hopeless, "{run} could run: {:?}", world.reason(*run));
         }
         prop_assert!(world.state.nodes().values().all(|node| node.claims.is_empty()));

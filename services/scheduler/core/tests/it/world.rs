@@ -63,6 +63,7 @@ pub fn spec(nodes: u32, slots: u32) -> JobSpec {
         rerun_of: None,
         masked: Vec::new(),
         objectives: Vec::new(),
+        after: Vec::new(),
     }
 }
 

@@ -30,6 +30,7 @@ pub(super) fn reason_words(reason: &WaitReason) -> String {
         WaitReason::NoSuchNode { detail } => format!("never: {detail}"),
         WaitReason::Backoff => "waits for its back-off after a failed attempt".to_owned(),
         WaitReason::Preempting => "waits until preempted work has left".to_owned(),
+        WaitReason::Dependencies { detail } => format!("waits for {detail}"),
     }
 }
 

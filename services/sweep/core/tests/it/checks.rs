@@ -81,5 +81,9 @@ fn limits_of_the_search_are_told() {
     assert_eq!(of(|fact| fact.pruner = Pruner::Median { startup: 5 }), told("rungs", "nothing"));
     assert_eq!(of(|fact| fact.job.resources.nodes = 0).0, "job.resources.nodes");
     assert_eq!(of(|fact| fact.job.masked = vec!["config.api_key".to_owned()]), told("job.config", "config.api_key"));
+    let run = footplate_types::RunId::from_bytes([0x17; 16]);
+    let mut fact = sweep(Sampler::Random, space());
+    fact.job.after = vec![AfterJob { run, when: AfterWhen::Any }];
+    assert_eq!(fault(fact), told("job.after", &run.to_string()));
     assert_eq!(check(&SweepCreated { trials: None, ..sweep(Sampler::Grid, space()) }).unwrap(), Some(4), "a grid ends by itself");
 }

@@ -61,6 +61,7 @@ pub(crate) fn job() -> JobSpec {
         rerun_of: None,
         masked: Vec::new(),
         objectives: Vec::new(),
+        after: Vec::new(),
     }
 }
 

@@ -444,5 +444,6 @@ fn wait_text(reason: &WaitReason) -> String {
         WaitReason::NoSuchNode { detail } => format!("no such node: {detail}"),
         WaitReason::Backoff => "waits before its next attempt".to_owned(),
         WaitReason::Preempting => "waits until preempted work has left".to_owned(),
+        WaitReason::Dependencies { detail } => format!("waits for {detail}"),
     }
 }

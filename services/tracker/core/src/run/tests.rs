@@ -101,6 +101,7 @@ pub(crate) fn spec() -> JobSpec {
         rerun_of: None,
         masked: Vec::new(),
         objectives: Vec::new(),
+        after: Vec::new(),
     }
 }
 

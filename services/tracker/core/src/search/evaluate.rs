@@ -157,6 +157,7 @@ pub const fn cause_text(cause: Cause) -> &'static str {
         Cause::TimedOut => "timed_out",
         Cause::PendingTooLong => "pending_too_long",
         Cause::Void => "void",
+        Cause::Dependency => "dependency",
     }
 }
 

@@ -209,7 +209,7 @@ fn has_order(field: &Field) -> bool {
 
 /// The words of outcomes; a state may be compared with them, too.
 pub(super) const OUTCOMES: [&str; 3] = ["succeeded", "failed", "cancelled"];
-const CAUSES: [&str; 11] = [
+const CAUSES: [&str; 12] = [
     "success",
     "user_code",
     "retryable",
@@ -221,6 +221,7 @@ const CAUSES: [&str; 11] = [
     "timed_out",
     "pending_too_long",
     "void",
+    "dependency",
 ];
 
 /// What a field can be compared with, where that is a closed list or one type.

@@ -275,6 +275,7 @@ pub(crate) fn spec(name: &str) -> JobSpec {
         rerun_of: None,
         masked: Vec::new(),
         objectives: Vec::new(),
+        after: Vec::new(),
     }
 }
 

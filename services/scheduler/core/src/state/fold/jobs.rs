@@ -50,6 +50,7 @@ impl State {
             submitted: stamp,
             latest: stamp,
             held: false,
+            tied: false,
             stage: Stage::Pending { since: stamp, backoff: Millis(0), reason: None },
             last_attempt: AttemptNumber(0),
             past: Vec::new(),
@@ -62,6 +63,7 @@ impl State {
         };
         self.queues.entry(job.spec.queue.clone()).or_default().living += 1;
         self.jobs.insert(run, job);
+        self.tie(run, stamp);
     }
 
     pub(super) fn job_asked(&mut self, envelope: &Envelope, id: RequestId, ask: Ask, reason: &str) {
@@ -118,6 +120,8 @@ impl State {
             }
             *reason = Some(fact.reason.clone());
         }
+        let run = job.run;
+        self.look_at_telling(&run);
     }
 
     pub(super) fn job_held(&mut self, envelope: &Envelope, stamp: Stamp, request: RequestId, held: bool) {
@@ -129,6 +133,8 @@ impl State {
                 *reason = held.then_some(WaitReason::Held);
             }
         }
+        let run = job.run;
+        self.look_at_telling(&run);
         self.answered(envelope, stamp, Some(request), None);
     }
 
@@ -302,6 +308,7 @@ impl State {
             self.asking.remove(&run);
         }
         self.ended.insert(run, ended);
+        self.untie(run, &job.spec.after, stamp);
         self.answered(envelope, stamp, fact.request, None);
     }
 }
