@@ -2,7 +2,7 @@
 //! something that must hold does not, and when the trace is not there.
 
 use clap::{Parser, Subcommand};
-use footplate_replay::{backfill, cycle, jct, pack, report};
+use footplate_replay::{backfill, cycle, jct, pack};
 use std::path::PathBuf;
 use std::process::ExitCode;
 

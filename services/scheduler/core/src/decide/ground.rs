@@ -110,9 +110,9 @@ impl Ground {
             self.journal = (self.journal.0 + 1, Vec::new());
         }
         self.position = state.position();
-        for at in 0..nodes.len() {
-            if self.plots[at].seen != nodes[at].1.changed_at {
-                self.plant(state, at, nodes[at].1);
+        for (at, (_, node)) in nodes.iter().enumerate() {
+            if self.plots[at].seen != node.changed_at {
+                self.plant(state, at, node);
             }
         }
         nodes

@@ -245,7 +245,7 @@ impl<'a> Round<'a> {
         let stay = stay(job);
         for (at, claim) in seats {
             let Some(hold) = self.holds.by_plot.get_mut(at) else { continue };
-            if !stay.zip(hold.within).is_some_and(|(stay, within)| stay <= within) {
+            if stay.zip(hold.within).is_none_or(|(stay, within)| stay > within) {
                 hold.then.take(self.board.node(*at), claim);
             }
         }

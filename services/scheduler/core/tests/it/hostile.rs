@@ -62,7 +62,7 @@ fn plain(dice: &mut Dice) -> JobSpec {
 
 /// One thing of it taken to its edge.
 fn twist(dice: &mut Dice, spec: &mut JobSpec) {
-    match dice.below(26) {
+    match dice.below(29) {
         0 => spec.resources.nodes = dice.small(),
         1 => spec.resources.per_node.gpus = dice.small(),
         2 => spec.resources.per_node.slots = dice.small(),
@@ -80,7 +80,7 @@ fn twist(dice: &mut Dice, spec: &mut JobSpec) {
         11 => spec.placement.nodes = dice.nodes(),
         12 => spec.placement.exclude = dice.nodes(),
         13 => spec.limits.max_duration = Millis(dice.large()),
-        14 => spec.limits.max_pending = Millis(dice.large()),
+        14 => (spec.limits.max_pending, spec.limits.min_run) = (Millis(dice.large()), Millis(dice.large())),
         15 => spec.stop.grace = Millis(dice.large()),
         16 => spec.stop.notice = Some(StopNotice { signal: StopSignal::Usr1, before: Millis(dice.large()) }),
         17 => {
@@ -102,7 +102,17 @@ fn twist(dice: &mut Dice, spec: &mut JobSpec) {
             spec.inputs = vec![input; dice.of(&[1, 2, 256, 257])];
         }
         23 => spec.masked = vec![dice.text(); dice.of(&[0, 1, 256, 4_097])],
-        24 => (spec.launch.bytes, spec.seed) = (u64::MAX, Some(u64::MAX)),
+        24 => {
+            let count = dice.of(&[1, 256, 257]);
+            spec.placement.labels = (0..count).map(|n| (format!("{}{n}", dice.text()), dice.text())).collect();
+        }
+        25 => spec.placement.same_rack = true,
+        26 => {
+            let runs = [RunId::from_bytes([7; 16]), RunId::from_bytes([0; 16])];
+            spec.after =
+                vec![AfterJob { run: dice.of(&runs), when: dice.of(&[AfterWhen::Success, AfterWhen::Any]) }; dice.of(&[1, 2, 64, 65])];
+        }
+        27 => (spec.launch.bytes, spec.seed) = (u64::MAX, Some(u64::MAX)),
         _ => {
             let archive = DocumentRef { digest: Digest::of(b"code"), bytes: dice.large() };
             let (commit, branch, remote) = (dice.text(), dice.text(), dice.text());

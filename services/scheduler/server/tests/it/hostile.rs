@@ -60,11 +60,17 @@ fn twist(dice: &mut Dice, request: &mut v1::SubmitJobRequest) {
             let per_node = types::PerNode { gpus, slots, gpu_models, gpu_memory_bytes, cpus, memory_bytes, disk_bytes };
             spec.resources = Some(types::ResourceAsk { nodes: dice.count(), per_node: Some(per_node) });
         }
-        10 => spec.placement = Some(types::PlacementAsk { pool: dice.text(), nodes: dice.texts(), exclude: dice.texts() }),
+        10 => {
+            let labels = dice.texts().into_iter().map(|key| (key, dice.text())).collect();
+            let (pool, nodes, exclude) = (dice.text(), dice.texts(), dice.texts());
+            spec.placement = Some(types::PlacementAsk { pool, nodes, exclude, labels, same_rack: true });
+        }
         11 => spec.queue = dice.text(),
         12 => spec.priority = dice.of(&[i32::MIN, -1_000_001, i32::MAX, 1_000_000]),
         13 => spec.launcher = dice.of(&[-1, 2, 99, i32::MAX]),
-        14 => spec.limits = Some(types::Limits { max_duration_ms: dice.amount(), max_pending_ms: dice.amount() }),
+        14 => {
+            spec.limits = Some(types::Limits { max_duration_ms: dice.amount(), max_pending_ms: dice.amount(), min_run_ms: dice.amount() })
+        }
         15 => {
             let (signal, notice_signal) = (dice.of(&[-1, 0, 3, 77]), dice.of(&[-1, 0, 3, 77]));
             let (grace_ms, notice_before_ms) = (Some(dice.amount()), dice.amount());
