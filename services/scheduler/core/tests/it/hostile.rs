@@ -4,8 +4,9 @@ use crate::world::*;
 use footplate_events::Subject;
 use footplate_events::facts::*;
 use footplate_events::messages::Order;
-use footplate_scheduler_core::{Refusal, admit, assignments, explain, outlook};
+use footplate_scheduler_core::{Refusal, admit, assignments, can_follow, explain, outlook};
 use footplate_types::*;
+use std::collections::BTreeSet;
 
 /// Numbers from a seed (SplitMix64, Steele et al., OOPSLA 2014).
 pub struct Dice(pub u64);
@@ -225,7 +226,8 @@ fn play(kind: u64, seed: u64) -> (usize, usize) {
     let (mut refused, mut taken) = (0, 0);
     for _ in 0..30 {
         let spec = hostile(&mut dice);
-        match admit(&world.state, &spec, dice.below(3) == 0) {
+        let admitted = admit(&world.state, &spec, dice.below(3) == 0);
+        match admitted.and_then(|()| can_follow(&world.state, &project(), &spec, &BTreeSet::new())) {
             Err(refusal) => {
                 assert_told(&refusal);
                 refused += 1;

@@ -61,7 +61,7 @@ fn twist(dice: &mut Dice, request: &mut v1::SubmitJobRequest) {
             spec.resources = Some(types::ResourceAsk { nodes: dice.count(), per_node: Some(per_node) });
         }
         10 => {
-            let labels = dice.texts().into_iter().map(|key| (key, dice.text())).collect();
+            let labels = dice.texts().into_iter().take(2).map(|key| (key, dice.text())).collect();
             let (pool, nodes, exclude) = (dice.text(), dice.texts(), dice.texts());
             spec.placement = Some(types::PlacementAsk { pool, nodes, exclude, labels, same_rack: true });
         }
