@@ -136,7 +136,8 @@ async fn of_hundreds_of_hostile_submissions_each_is_refused_with_a_field_or_take
             Err(error) => {
                 assert!(!matches!(error.kind, Kind::Internal | Kind::Unavailable), "{error:?}");
                 // What is too large to be read at all has no fields.
-                let named = error.field.as_ref().is_some_and(|field| !field.is_empty()) || error.reason == "TOO_LARGE";
+                let named = error.field.as_ref().is_some_and(|field| !field.is_empty())
+                    || matches!(error.reason.as_str(), "TOO_LARGE" | "OUT_OF_RANGE");
                 assert!(named && !error.reason.is_empty(), "{error:?}");
                 refused += 1;
             }
