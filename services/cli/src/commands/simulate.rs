@@ -1,5 +1,7 @@
 //! `simulate`: what would be, under this policy or that one. It asks no platform: the scheduler's own core decides here, in virtual time.
 
+mod ledger;
+
 use crate::{
     context::Context,
     jobfile,
@@ -18,11 +20,12 @@ Examples:
   footplate simulate --cluster cluster.yaml --workload week.yaml
   footplate simulate --cluster cluster.yaml --workload week.yaml --policy default --policy patience=1h --html week.html
   footplate simulate --cluster cluster.yaml --trace jobs.csv --preemptible --checkpoint-every 30m -o json
+  footplate event tail --from 1 --aggregate job -o json > ledger.jsonl && footplate simulate --cluster cluster.yaml --ledger ledger.jsonl
 
 The knobs of --policy, joined by commas: ready_within, patience, reservations_max, decisions_max, members_max.
 The same files, seed and policies print the same bytes.";
 
-/// The largest trace, in bytes.
+/// The largest trace or ledger, in bytes.
 const TRACE_BYTES_MAX: u64 = 256 << 20;
 
 /// Say how a workload would fare on a cluster, under one policy or several side by side
@@ -34,11 +37,14 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub cluster: PathBuf,
     /// The jobs: what they ask, when they come, how long they take (YAML)
-    #[arg(long, value_name = "FILE", required_unless_present = "trace", conflicts_with = "trace")]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["trace", "ledger"], conflicts_with_all = ["trace", "ledger"])]
     pub workload: Option<PathBuf>,
     /// The jobs as a trace: CSV with the header submit_s,duration_s,num_gpus,vc
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "ledger")]
     pub trace: Option<PathBuf>,
+    /// The jobs as a ledger tells of them, each as long as it ran: what `footplate event tail --from 1 -o json` prints
+    #[arg(long, value_name = "FILE")]
+    pub ledger: Option<PathBuf>,
     /// Let every job of the trace be stopped for others
     #[arg(long)]
     pub preemptible: bool,
@@ -78,8 +84,8 @@ pub fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         return Err(Failure::usage("--preemptible is for a --trace; a workload says it of each group").into());
     }
     let cluster: Cluster = read(&args.cluster)?;
-    let scenario =
-        Scenario::new(&cluster, arrivals(&args, &cluster)?, args.trace.is_some()).map_err(|invalid| wrong(&args.cluster, invalid))?;
+    let is_past = args.trace.is_some() || args.ledger.is_some();
+    let scenario = Scenario::new(&cluster, arrivals(&args, &cluster)?, is_past).map_err(|invalid| wrong(&args.cluster, invalid))?;
     let habits = Habits { prepare: args.prepare, leave: args.leave, checkpoint_every: args.checkpoint_every };
     let mut outcomes = Vec::new();
     for policy in &args.policy {
@@ -118,13 +124,23 @@ fn arrivals(args: &Args, cluster: &Cluster) -> Result<Vec<Arrival>, Failure> {
     if let Some(file) = &args.workload {
         return read::<Workload>(file)?.arrivals(args.seed).map_err(|invalid| wrong(file, invalid));
     }
-    let Some(file) = &args.trace else { return Err(Failure::usage("--workload or --trace names the jobs")) };
+    if let Some(file) = &args.ledger {
+        let (arrivals, left_out) = ledger::arrivals(&text_of(file)?).map_err(|invalid| wrong(file, invalid))?;
+        if left_out > 0 {
+            tell(format!("{left_out} jobs had not ended or never ran: nobody knows how long they take, so they are left out"));
+        }
+        return Ok(arrivals);
+    }
+    let Some(file) = &args.trace else { return Err(Failure::usage("--workload, --trace or --ledger names the jobs")) };
+    trace(&text_of(file)?, cluster, args.preemptible).map_err(|invalid| wrong(file, invalid))
+}
+
+fn text_of(file: &Path) -> Result<String, Failure> {
     let size = std::fs::metadata(file).map_err(|error| wrong(file, error))?.len();
     if size > TRACE_BYTES_MAX {
-        return Err(wrong(file, format!("{size} bytes; a trace has at most {TRACE_BYTES_MAX}")));
+        return Err(wrong(file, format!("{size} bytes; at most {TRACE_BYTES_MAX} are read")));
     }
-    let text = std::fs::read_to_string(file).map_err(|error| wrong(file, error))?;
-    trace(&text, cluster, args.preemptible).map_err(|invalid| wrong(file, invalid))
+    std::fs::read_to_string(file).map_err(|error| wrong(file, error))
 }
 
 fn time(seconds: f64) -> String {

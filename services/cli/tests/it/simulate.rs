@@ -1,7 +1,7 @@
 //! `simulate`: the guide does what it says, the same files print the same bytes, and what is wrong is told by its place.
 
 use crate::guide::shell_words;
-use crate::up::clean;
+use crate::up::{Up, clean};
 use footplate_testkit::repository_root;
 use serde_json::Value;
 use std::path::Path;
@@ -73,6 +73,8 @@ fn what_is_wrong_with_a_file_or_a_policy_is_told_by_its_place() {
         (&["--cluster", "gone.yaml", "--workload", "week.yaml"], "gone.yaml: cannot be read"),
         (&["--cluster", "cluster.yaml", "--trace", "long.csv"], "line 3 of the trace"),
         (&["--cluster", "cluster.yaml", "--workload", "week.yaml", "--policy", "patients=1h"], "patience: how long"),
+        (&["--cluster", "cluster.yaml", "--ledger", "long.csv"], "line 1 of the ledger"),
+        (&["--cluster", "cluster.yaml", "--ledger", "long.csv", "--trace", "long.csv"], "cannot be used with"),
         (&["--cluster", "cluster.yaml"], "--workload"),
         (&["--cluster", "cluster.yaml", "--workload", "week.yaml", "--preemptible"], "--trace"),
     ] {
@@ -82,4 +84,25 @@ fn what_is_wrong_with_a_file_or_a_policy_is_told_by_its_place() {
         assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
         assert!(said.contains(told), "{args:?}: {said}");
     }
+}
+
+#[test]
+fn what_a_platform_has_done_is_played_again_from_its_ledger() {
+    let up = Up::start(&[]);
+    for _ in 0..2 {
+        up.done(&["submit", "--wait", "--", "sleep", "1"]);
+    }
+    up.done(&["queue", "set", "later", "--hold"]);
+    up.done(&["submit", "--queue", "later", "--", "true"]);
+    let told = up.done(&["event", "tail", "--from", "1", "--aggregate", "job", "-o", "json"]);
+    std::fs::write(up.work().join("ledger.jsonl"), told).unwrap();
+    let small = "apiVersion: footplate/v1\nkind: Cluster\nnodes: [{name: n, slots: 1}]\n";
+    std::fs::write(up.work().join("small.yaml"), small).unwrap();
+    let output = up.run(&["simulate", "--cluster", "small.yaml", "--ledger", "ledger.jsonl", "-o", "json"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.contains("1 jobs had not ended"), "{said}");
+    let outcome = serde_json::from_slice::<Value>(&output.stdout).unwrap()["outcomes"][0].clone();
+    assert_eq!((outcome["jobs"].as_u64(), outcome["succeeded"].as_u64()), (Some(2), Some(2)), "{outcome}");
+    let longest = outcome["completion"]["maxS"].as_f64().unwrap();
+    assert!((1.0..60.0).contains(&longest), "each ran a second and a little: {longest}");
 }

@@ -55,7 +55,7 @@ pub enum Stuck {
 }
 
 /// Looks without a step of time.
-const LOOKS_MAX: usize = 1_000_000;
+const LOOKS_MAX: usize = 100_000;
 
 /// What is due. Of what is due at once, ends come before arrivals: what is free is free for who comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
