@@ -101,8 +101,9 @@ fn fresh(state: &State, job: &Job, recorded: Option<&WaitReason>) -> Option<Wait
         return Some(WaitReason::Quota { detail });
     }
     match recorded {
-        None | Some(WaitReason::Backoff | WaitReason::Preempting) => recorded.cloned(),
-        Some(WaitReason::Held | WaitReason::QueueHeld | WaitReason::Quota { .. } | WaitReason::Dependencies { .. }) => None,
+        // A quota that lacks nothing is kept for what has waited longer, which a look alone can tell.
+        None | Some(WaitReason::Backoff | WaitReason::Preempting | WaitReason::Quota { .. }) => recorded.cloned(),
+        Some(WaitReason::Held | WaitReason::QueueHeld | WaitReason::Dependencies { .. }) => None,
         Some(WaitReason::Resources { .. } | WaitReason::NoSuchNode { .. }) => Some(told(state, &mut board, Shape::of(job))),
     }
 }

@@ -80,7 +80,15 @@ impl<'a> Round<'a> {
             let Some(head) = self.shares.pop() else { return };
             let job = head.job;
             let shape = Shape::of(job);
-            if self.room_of(shape).never || pass.is_touched(&job.run) || self.shares.lacks(&job.spec, true).is_some() {
+            if self.room_of(shape).never || pass.is_touched(&job.run) {
+                continue;
+            }
+            // Beside what was promised to those before it.
+            let lacks = self.shares.lacks(&job.spec, true).is_some();
+            if self.shares.promises() < policy.reservations_max {
+                self.shares.promise(job);
+            }
+            if lacks {
                 continue;
             }
             // Whoever stands behind it must not be given what it takes when its turn comes.
@@ -188,10 +196,12 @@ impl<'a> Round<'a> {
         for at in self.holds.by_run.get(&job.run).into_iter().flatten() {
             self.board.reserve(*at, !lifted);
         }
+        self.shares.lift(job, lifted);
     }
 
     /// Nodes are kept for a job no longer: it has got its place.
     pub(super) fn free_holds(&mut self, job: &Job) {
+        self.shares.fulfil(job);
         for at in self.holds.by_run.remove(&job.run).into_iter().flatten() {
             self.holds.by_plot.remove(&at);
         }

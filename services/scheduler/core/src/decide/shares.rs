@@ -12,8 +12,8 @@ use super::ground::usable_of;
 use super::line::{Head, Line};
 use crate::state::{Claim, Group, GroupKey, Holding, Job, Queue, State, quota_lack, told};
 use footplate_events::facts::{JobSpec, MemberPlacement, Quota};
-use footplate_types::QueueName;
-use std::collections::BTreeMap;
+use footplate_types::{QueueName, RunId};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The whole of a resource, in the parts that shares are counted in.
 const WHOLE: u128 = 1 << 40;
@@ -25,6 +25,8 @@ pub(super) struct Purse {
     pub(super) coming: Holding,
     /// Of what is coming, on open nodes: by work that cannot be preempted.
     firm: Holding,
+    /// What is asked by those who have waited their patience: under a quota others may have only what is beyond it.
+    promised: Holding,
 }
 
 /// The rank of a queue's next gang among those of its siblings: the least goes first.
@@ -74,6 +76,8 @@ pub(crate) struct Shares<'a> {
     capacity: Holding,
     /// What is guaranteed to all queues, those below others too.
     own: Holding,
+    /// Whom something is promised to.
+    promised: BTreeSet<RunId>,
 }
 
 impl Knot<'_> {
@@ -100,6 +104,17 @@ fn is_over(quota: &Quota, held: Holding, asked: Holding) -> bool {
     over(asked.gpus, held.gpus, quota.gpus) || over(asked.slots, held.slots, quota.slots)
 }
 
+/// Why what is promised to others leaves no room under a quota, in words.
+fn kept_lack(quota: &Quota, held: Holding, promised: Holding, asked: Holding) -> Option<String> {
+    let lack = |what: &str, held: u64, promised: u64, asked: u64, quota: Option<u32>| {
+        let quota = u64::from(quota?);
+        let over = promised > 0 && asked > 0 && held + promised + asked > quota;
+        over.then(|| format!("{what}: {held} of {quota} in use, {promised} kept for what has waited longer, {asked} asked"))
+    };
+    let gpus = lack("gpus", held.gpus, promised.gpus, asked.gpus, quota.gpus);
+    gpus.or_else(|| lack("slots", held.slots, promised.slots, asked.slots, quota.slots))
+}
+
 fn share(held: Holding, of: Holding) -> u128 {
     let part = |held: u64, of: u64| u128::from(held) * WHOLE / u128::from(of.max(1));
     part(held.gpus, of.gpus).max(part(held.slots, of.slots))
@@ -116,6 +131,7 @@ impl<'a> Shares<'a> {
             next: None,
             capacity: board.ground.capacity,
             own: Holding::default(),
+            promised: BTreeSet::new(),
         };
         for (name, queue) in state.queues() {
             shares.places.insert(name, shares.knots.len());
@@ -324,6 +340,39 @@ impl<'a> Shares<'a> {
         }
     }
 
+    /// Keeps what a job asks under the quotas above it, so that those behind it do not use them up for ever. Nothing is kept of what no quota could ever
+    /// give, nor for a job that may not borrow what it asks whoever ends.
+    pub(super) fn promise(&mut self, job: &Job) {
+        let asked = Holding::asked(&job.spec);
+        let hopeless = self.state.quota_never(&job.spec.queue, asked.gpus, asked.slots).is_some();
+        if !hopeless && self.unlendable(&job.spec).is_none() && self.promised.insert(job.run) {
+            self.shift_promise(job, false);
+        }
+    }
+
+    /// How many jobs something is promised to.
+    pub(super) fn promises(&self) -> usize {
+        self.promised.len()
+    }
+
+    /// A job's own promise does not bind it.
+    pub(super) fn lift(&mut self, job: &Job, lifted: bool) {
+        if self.promised.contains(&job.run) {
+            self.shift_promise(job, lifted);
+        }
+    }
+
+    /// A promise whose job has got its place; it was lifted for that.
+    pub(super) fn fulfil(&mut self, job: &Job) {
+        self.promised.remove(&job.run);
+    }
+
+    fn shift_promise(&mut self, job: &Job, lifted: bool) {
+        let (at, asked) = (self.places.get(&job.spec.queue).copied(), Holding::asked(&job.spec));
+        let shift = |sum: Holding| if lifted { sum.without(asked) } else { sum.with(asked) };
+        self.each_above(at, |purse| purse.promised = shift(purse.promised));
+    }
+
     /// What a member of a job holds is being given up, or is not after all.
     pub(super) fn leaves(&mut self, job: &Job, member: &MemberPlacement, leaves: bool) {
         let at = self.places.get(&job.spec.queue).copied();
@@ -351,8 +400,11 @@ impl<'a> Shares<'a> {
     /// Whether a group's jobs lack something by the quotas of their line or may not borrow: beside what is held now, and beside what will be.
     pub(super) fn group_lacks(&self, group: &Group, preemptible: bool, Place(at): Place) -> (bool, bool) {
         let line = || std::iter::successors(Some(&self.knots[at]), |knot| knot.parent.map(|above| &self.knots[above]));
+        let first = group.first().is_some_and(|((_, _, run), _)| self.promised.contains(run));
+        let own = if first { group.asked } else { Holding::default() };
         let over = |held: fn(&Purse) -> Holding| {
-            let lacks = |knot: &Knot<'_>| is_over(&knot.queue.settings.quota, held(&knot.purse).with(group.asked), group.asked);
+            let beside = |knot: &Knot<'_>| held(&knot.purse).with(knot.purse.promised.without(own));
+            let lacks = |knot: &Knot<'_>| is_over(&knot.queue.settings.quota, beside(knot).with(group.asked), group.asked);
             line().any(lacks)
         };
         let lent = !preemptible && self.missing(Some(at), group.asked).is_some();
@@ -363,7 +415,8 @@ impl<'a> Shares<'a> {
         let asked = Holding::asked(spec);
         let lacks = |knot: &Knot<'_>| {
             let held = if coming { knot.purse.coming } else { knot.purse.now };
-            told(&spec.queue, knot.name, quota_lack(&knot.queue.settings.quota, held, asked.gpus, asked.slots))
+            let lack = quota_lack(&knot.queue.settings.quota, held, asked.gpus, asked.slots);
+            told(&spec.queue, knot.name, lack.or_else(|| kept_lack(&knot.queue.settings.quota, held, knot.purse.promised, asked)))
         };
         self.line(&spec.queue).find_map(lacks)
     }

@@ -178,3 +178,47 @@ fn complaint_12_a_queue_that_is_shrunk_moved_or_closed_gives_nobody_more_than_th
     world.settle();
     assert_eq!(world.state.nodes().values().map(|node| node.claimed().slots).sum::<u32>(), 6);
 }
+
+/// 6 once more: what starved it was not the nodes but its own queue's quota, which small jobs behind it used up for ever.
+#[test]
+fn complaint_06_a_gang_that_its_queues_quota_keeps_waiting_is_not_overtaken_for_ever() {
+    let mut world = World::new();
+    configure(&mut world, "team", QueueConfigured { quota: slots_quota(4), ..QueueConfigured::default() });
+    let below = QueueConfigured { parent: Some(queue_name("team")), ..QueueConfigured::default() };
+    configure(&mut world, "one", below.clone());
+    configure(&mut world, "two", below);
+    ["n1", "n2", "n3"].into_iter().for_each(|name| world.slots(name, 8));
+    let apart = PlacementAsk { nodes: vec![node_name("n3")], ..PlacementAsk::default() };
+    let beside = PlacementAsk { exclude: apart.nodes.clone(), ..PlacementAsk::default() };
+    let small = || JobSpec { placement: beside.clone(), ..job("two", 1) };
+    let mut running: Vec<RunId> = (0..4).map(|_| world.running(small())).collect();
+    let gang = world.submit(JobSpec { queue: queue_name("one"), placement: beside.clone(), ..spec(2, 2) });
+    // Never to be had: it keeps nothing from anybody.
+    let hopeless = world.submit(job("one", 5));
+    let (mut waited, bound) = (0, world.policy.patience.0 + 4 * 150_000);
+    while world.is_pending(gang) && waited < bound {
+        let next = world.submit(small());
+        let elsewhere = world.submit(JobSpec { placement: apart.clone(), ..job("default", 8) });
+        world.exits(running.remove(0), 0, 0, None);
+        world.settle();
+        assert!(world.is_active(elsewhere), "the quota is the team's, and nobody else's");
+        world.exits(elsewhere, 0, 0, None);
+        if world.is_active(next) {
+            running.push(next);
+        } else {
+            let Some(WaitReason::Quota { detail }) = world.reason(next) else { panic!("{:?}", world.reason(next)) };
+            assert!(detail.contains("4 kept for what has waited longer"), "{detail}");
+            world.cancel(next, 1);
+        }
+        world.wait(150_000);
+        waited += 150_000;
+        world.settle();
+    }
+    assert!(world.is_active(gang), "not within its patience and the longest of those that ran: {:?}", world.reason(gang));
+    world.cancel(gang, 1);
+    world.settle();
+    (0..2).for_each(|member| world.exits(gang, member, 143, Some(StopCause::Cancelled)));
+    let next = world.submit(job("two", 4));
+    world.settle();
+    assert!(world.is_active(next) && world.is_pending(hopeless));
+}
