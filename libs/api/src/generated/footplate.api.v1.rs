@@ -4352,6 +4352,118 @@ impl ::prost::Name for SubmitJobResponse {
         "/footplate.api.v1.SubmitJobResponse".into()
     }
 }
+/// One job of a pipeline.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PipelineJob {
+    /// What the pipeline calls it, each once: up to 63 letters, digits, `-`, `_` and `.`.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Its `after` names runs that are there already.
+    #[prost(message, optional, tag = "2")]
+    pub spec: ::core::option::Option<super::super::types::v1::JobSpec>,
+    /// Jobs of this pipeline whose ends it waits for; never in a circle.
+    #[prost(message, repeated, tag = "3")]
+    pub after: ::prost::alloc::vec::Vec<PipelineAfter>,
+    /// Mint the id yourself (32 hex digits); empty to have it minted.
+    #[prost(string, tag = "4")]
+    pub run_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for PipelineJob {
+    const NAME: &'static str = "PipelineJob";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.PipelineJob".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.PipelineJob".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PipelineAfter {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(enumeration = "super::super::types::v1::AfterWhen", tag = "2")]
+    pub when: i32,
+}
+impl ::prost::Name for PipelineAfter {
+    const NAME: &'static str = "PipelineAfter";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.PipelineAfter".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.PipelineAfter".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SubmitPipelineRequest {
+    #[prost(string, tag = "1")]
+    pub project: ::prost::alloc::string::String,
+    /// 1 to 256.
+    #[prost(message, repeated, tag = "2")]
+    pub jobs: ::prost::alloc::vec::Vec<PipelineJob>,
+    /// Idempotency key: the same key gives the same runs; with another body it is refused.
+    #[prost(string, tag = "3")]
+    pub request_id: ::prost::alloc::string::String,
+    /// Check all, record nothing.
+    #[prost(bool, tag = "4")]
+    pub dry_run: bool,
+    /// Queue it even if no node that is there now could ever take one of the jobs.
+    #[prost(bool, tag = "5")]
+    pub queue_anyway: bool,
+}
+impl ::prost::Name for SubmitPipelineRequest {
+    const NAME: &'static str = "SubmitPipelineRequest";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.SubmitPipelineRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.SubmitPipelineRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SubmitPipelineResponse {
+    /// In an order in which each comes after those that it waits for.
+    #[prost(message, repeated, tag = "1")]
+    pub jobs: ::prost::alloc::vec::Vec<SubmittedJob>,
+    /// That of the last one.
+    #[prost(uint64, tag = "2")]
+    pub sequence: u64,
+}
+impl ::prost::Name for SubmitPipelineResponse {
+    const NAME: &'static str = "SubmitPipelineResponse";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.SubmitPipelineResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.SubmitPipelineResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SubmittedJob {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Empty for a dry run.
+    #[prost(string, tag = "2")]
+    pub run_id: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "3")]
+    pub sequence: u64,
+    /// Of a dry run: whether it could start now, and why not.
+    #[prost(string, tag = "4")]
+    pub remark: ::prost::alloc::string::String,
+}
+impl ::prost::Name for SubmittedJob {
+    const NAME: &'static str = "SubmittedJob";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.SubmittedJob".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.SubmittedJob".into()
+    }
+}
 /// A job as the scheduler sees it.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Job {
@@ -4804,6 +4916,33 @@ pub mod job_service_client {
                 .insert(GrpcMethod::new("footplate.api.v1.JobService", "SubmitJob"));
             self.inner.unary(req, path, codec).await
         }
+        /// Several jobs that come after each other, at once: all of them are queued, or none.
+        pub async fn submit_pipeline(
+            &mut self,
+            request: impl tonic::IntoRequest<super::SubmitPipelineRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SubmitPipelineResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.JobService/SubmitPipeline",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("footplate.api.v1.JobService", "SubmitPipeline"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
         pub async fn get_job(
             &mut self,
             request: impl tonic::IntoRequest<super::GetJobRequest>,
@@ -4995,6 +5134,14 @@ pub mod job_service_server {
             tonic::Response<super::SubmitJobResponse>,
             tonic::Status,
         >;
+        /// Several jobs that come after each other, at once: all of them are queued, or none.
+        async fn submit_pipeline(
+            &self,
+            request: tonic::Request<super::SubmitPipelineRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SubmitPipelineResponse>,
+            tonic::Status,
+        >;
         async fn get_job(
             &self,
             request: tonic::Request<super::GetJobRequest>,
@@ -5151,6 +5298,51 @@ pub mod job_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SubmitJobSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/footplate.api.v1.JobService/SubmitPipeline" => {
+                    #[allow(non_camel_case_types)]
+                    struct SubmitPipelineSvc<T: JobService>(pub Arc<T>);
+                    impl<
+                        T: JobService,
+                    > tonic::server::UnaryService<super::SubmitPipelineRequest>
+                    for SubmitPipelineSvc<T> {
+                        type Response = super::SubmitPipelineResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::SubmitPipelineRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as JobService>::submit_pipeline(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = SubmitPipelineSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -90,6 +90,7 @@ const METHODS: &[(&str, From, bool)] = &[
     ("ExperimentService/ListExperiments", From::Viewer, false),
     ("ExperimentService/NoteExperiment", From::Member, false),
     ("JobService/SubmitJob", From::Member, false),
+    ("JobService/SubmitPipeline", From::Member, false),
     ("JobService/GetJob", From::Viewer, false),
     ("JobService/ListJobs", From::Viewer, false),
     ("JobService/CancelJob", From::Member, false),

@@ -26,8 +26,9 @@ pub struct State {
     pub blobs: BTreeMap<String, Vec<u8>>,
     pub uploads: u32,
     pub submitted: Vec<v1::SubmitJobRequest>,
+    pub pipelines: Vec<v1::SubmitPipelineRequest>,
     pub tokens: Vec<String>,
-    /// Answers of SubmitJob that are lost before they reach the client.
+    /// Answers of SubmitJob and SubmitPipeline that are lost before they reach the client.
     pub lost_answers: u32,
     pub runs: BTreeMap<String, Run>,
     pub refuse_jobs: Option<Status>,
@@ -194,6 +195,24 @@ impl job_service_server::JobService for Services {
             return Err(Status::unavailable("the connection broke"));
         }
         Ok(Response::new(v1::SubmitJobResponse { run_id, sequence: 7, remark: String::new() }))
+    }
+
+    async fn submit_pipeline(&self, request: Request<v1::SubmitPipelineRequest>) -> Answer<v1::SubmitPipelineResponse> {
+        let mut state = self.state();
+        let request = request.into_inner();
+        let submitted = |job: &v1::PipelineJob| v1::SubmittedJob {
+            name: job.name.clone(),
+            run_id: Digest::of(format!("{}/{}", request.request_id, job.name).as_bytes()).to_string()[..32].to_owned(),
+            sequence: 7,
+            remark: "it could start now".to_owned(),
+        };
+        let jobs = request.jobs.iter().map(submitted).collect();
+        state.pipelines.push(request);
+        if state.lost_answers > 0 {
+            state.lost_answers -= 1;
+            return Err(Status::unavailable("the connection broke"));
+        }
+        Ok(Response::new(v1::SubmitPipelineResponse { jobs, sequence: 7 }))
     }
 
     async fn get_job(&self, request: Request<v1::GetJobRequest>) -> Answer<v1::GetJobResponse> {

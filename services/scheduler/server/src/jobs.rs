@@ -2,6 +2,7 @@
 
 mod asks;
 mod history;
+mod pipeline;
 mod read;
 mod show;
 mod submit;
@@ -11,7 +12,8 @@ use footplate_api::server::named_project;
 use footplate_api::server::principal;
 use footplate_api::v1::{
     ExplainJobResponse, GetJobRequest, GetJobResponse, JobRequest, JobRequestResponse, ListJobsRequest, ListJobsResponse,
-    ReprioritizeJobRequest, SubmitJobRequest, SubmitJobResponse, job_service_server::JobService,
+    ReprioritizeJobRequest, SubmitJobRequest, SubmitJobResponse, SubmitPipelineRequest, SubmitPipelineResponse,
+    job_service_server::JobService,
 };
 use footplate_api::{Refusal, reason};
 use footplate_events::facts::{JobCancelRequested, JobHoldRequested, JobReleaseRequested, JobReprioritizeRequested};
@@ -61,6 +63,11 @@ impl JobService for Jobs {
     async fn submit_job(&self, request: Request<SubmitJobRequest>) -> Result<Response<SubmitJobResponse>, Status> {
         let actor = principal(&request)?;
         Ok(Response::new(self.submit(request.into_inner(), actor).await?))
+    }
+
+    async fn submit_pipeline(&self, request: Request<SubmitPipelineRequest>) -> Result<Response<SubmitPipelineResponse>, Status> {
+        let actor = principal(&request)?;
+        Ok(Response::new(self.submit_together(request.into_inner(), actor).await?))
     }
 
     async fn get_job(&self, request: Request<GetJobRequest>) -> Result<Response<GetJobResponse>, Status> {

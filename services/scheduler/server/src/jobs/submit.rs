@@ -8,31 +8,32 @@ use footplate_api::{Refusal, reason};
 use footplate_eventlog::LedgerItem;
 use footplate_events::facts::{JobSpec, JobSubmitted};
 use footplate_events::{Aggregate, Event, Subject};
-use footplate_scheduler_core::{State, admit, outlook};
+use footplate_scheduler_core::{State, admit, can_follow, outlook, outlook_after};
 use footplate_shell::away;
 use footplate_types::{Digest, EventId, PrincipalId, ProjectName, RunId};
 use footplate_wire::job_spec_from_wire;
 use prost::Message;
+use std::collections::BTreeSet;
 
 /// The most characters of an idempotency key.
 const KEY_MAX: usize = 256;
 
 /// What a submission is about, before anything is looked up.
-struct Submission {
-    project: ProjectName,
-    run: RunId,
+pub(super) struct Submission {
+    pub(super) project: ProjectName,
+    pub(super) run: RunId,
     /// Whether someone else may have used the id: a key or an id of the client's own.
-    named: bool,
+    pub(super) named: bool,
     /// Whether the id itself is the client's own, so that it may stand for something else than a job.
-    given: bool,
-    key: String,
-    spec: JobSpec,
-    body: Digest,
-    queue_anyway: bool,
+    pub(super) given: bool,
+    pub(super) key: String,
+    pub(super) spec: JobSpec,
+    pub(super) body: Digest,
+    pub(super) queue_anyway: bool,
 }
 
 /// A submission that stands in the ledger.
-struct Known {
+pub(super) struct Known {
     project: ProjectName,
     name: String,
     body: Digest,
@@ -45,15 +46,8 @@ impl Submission {
         let wire = request.spec.as_ref().ok_or_else(|| Refusal::new(&reason::MISSING_FIELD, "the job asks for nothing").field("spec"))?;
         let unfit = |invalid: footplate_types::Invalid| refused(invalid.into());
         let spec = job_spec_from_wire(wire).map_err(unfit)?;
-        let key = request.request_id.clone();
-        if key.chars().count() > KEY_MAX {
-            let refusal = Refusal::new(&reason::INVALID_FIELD, "the request id is too long").field("request_id");
-            return Err(refusal.allowed(format!("at most {KEY_MAX} characters")));
-        }
-        let given = match request.run_id.as_str() {
-            "" => None,
-            text => Some(RunId::parse(text).map_err(|invalid| Refusal::from(invalid.of("run_id")))?),
-        };
+        let key = checked_key(&request.request_id)?;
+        let given = given_id(&request.run_id)?;
         let by_key = (!key.is_empty()).then(|| RunId::for_key(&project, "job", &key));
         let named = given.is_some() || by_key.is_some();
         let is_given = given.is_some();
@@ -62,12 +56,30 @@ impl Submission {
         Ok(Self { project, run, named, given: is_given, key, spec, body, queue_anyway: request.queue_anyway })
     }
 
-    fn subject(&self) -> Subject {
+    pub(super) fn subject(&self) -> Subject {
         Subject::job(&self.project, self.run)
     }
 
+    /// Whether it is let in, beside the runs that are submitted with it.
+    pub(super) fn admit(&self, state: &State, beside: &BTreeSet<RunId>) -> Result<(), Refusal> {
+        admit(state, &self.spec, self.queue_anyway).map_err(refused)?;
+        can_follow(state, &self.project, &self.spec, beside).map_err(refused)
+    }
+
+    /// Whether it could start now, and why not.
+    pub(super) fn outlook(&self, state: &State) -> String {
+        let waits = outlook_after(state, &self.project, &self.spec).or_else(|| outlook(state, &self.spec));
+        waits.map_or_else(|| "it could start now".to_owned(), |wait| reason_words(&wait))
+    }
+
+    /// Its event: the same at two instances.
+    pub(super) fn event(&self) -> (EventId, JobSubmitted) {
+        let id = EventId::derived(&[b"submitted", self.run.as_bytes(), self.body.as_bytes()]);
+        (id, JobSubmitted { spec: self.spec.clone(), body: self.body })
+    }
+
     /// The answer when the id stands already: the same submission, or a conflict.
-    fn repeated(&self, known: &Known) -> Result<SubmitJobResponse, Refusal> {
+    pub(super) fn repeated(&self, known: &Known) -> Result<SubmitJobResponse, Refusal> {
         if known.project == self.project && known.body == self.body {
             return Ok(SubmitJobResponse { run_id: self.run.to_string(), sequence: known.sequence, remark: String::new() });
         }
@@ -83,8 +95,23 @@ impl Submission {
     }
 }
 
+/// An idempotency key, when it is not too long.
+pub(super) fn checked_key(key: &str) -> Result<String, Refusal> {
+    if key.chars().count() > KEY_MAX {
+        let refusal = Refusal::new(&reason::INVALID_FIELD, "the request id is too long").field("request_id");
+        return Err(refusal.allowed(format!("at most {KEY_MAX} characters")));
+    }
+    Ok(key.to_owned())
+}
+
+/// The id that a client minted, if it did.
+pub(super) fn given_id(text: &str) -> Result<Option<RunId>, Refusal> {
+    let parsed = (!text.is_empty()).then(|| RunId::parse(text));
+    parsed.transpose().map_err(|invalid| Refusal::from(invalid.of("run_id")))
+}
+
 /// A submission of this id in the view.
-fn known(state: &State, run: &RunId) -> Option<Known> {
+pub(super) fn known(state: &State, run: &RunId) -> Option<Known> {
     let living = state.jobs().get(run).map(|job| Known {
         project: job.project.clone(),
         name: job.spec.name.to_string(),
@@ -105,7 +132,8 @@ impl Jobs {
     pub(super) async fn submit(&self, request: SubmitJobRequest, actor: PrincipalId) -> Result<SubmitJobResponse, Refusal> {
         let submission = Submission::read(&request)?;
         // An id that somebody may have used before is looked up in everything that stands in the ledger now; ids are never used twice.
-        if submission.named || request.dry_run {
+        // So is a run that was submitted just now, perhaps through another instance, and that this one comes after.
+        if submission.named || request.dry_run || !submission.spec.after.is_empty() {
             self.shell.caught_up().await?;
         }
         {
@@ -113,18 +141,12 @@ impl Jobs {
             if let Some(known) = known(&state, &submission.run).filter(|_| submission.named) {
                 return submission.repeated(&known);
             }
-            admit(&state, &submission.spec, submission.queue_anyway).map_err(refused)?;
+            submission.admit(&state, &BTreeSet::new())?;
             if request.dry_run {
-                let remark = outlook(&state, &submission.spec).map_or_else(|| "it could start now".to_owned(), |wait| reason_words(&wait));
-                return Ok(SubmitJobResponse { run_id: String::new(), sequence: 0, remark });
+                return Ok(SubmitJobResponse { run_id: String::new(), sequence: 0, remark: submission.outlook(&state) });
             }
         }
-        if submission.named {
-            self.refuse_foreign(&submission).await?;
-        }
-        if submission.given {
-            self.refuse_notebook(&submission).await?;
-        }
+        self.refuse_taken(&submission).await?;
         self.append_submission(submission, actor).await
     }
 
@@ -164,25 +186,39 @@ impl Jobs {
 
     async fn append_submission(&self, submission: Submission, actor: PrincipalId) -> Result<SubmitJobResponse, Refusal> {
         // The same submission at two instances is one event: whoever comes second finds it standing and answers the same.
-        let id = EventId::derived(&[b"submitted", submission.run.as_bytes(), submission.body.as_bytes()]);
-        let fact = JobSubmitted { spec: submission.spec.clone(), body: submission.body };
+        let (id, fact) = submission.event();
         let envelope = self.shell.envelope(id, submission.subject(), fact, actor);
         if let Some(sequence) = self.shell.append(envelope, 0).await? {
             return Ok(SubmitJobResponse { run_id: submission.run.to_string(), sequence, remark: String::new() });
         }
+        match self.standing(&submission).await? {
+            Some(known) => submission.repeated(&known),
+            None => Err(Refusal::internal(format!("{} was refused as taken and has no submission", submission.subject()))),
+        }
+    }
+
+    /// What stands in the ledger under a submission's id.
+    pub(super) async fn standing(&self, submission: &Submission) -> Result<Option<Known>, Refusal> {
         let (events, _) = self.shell.aggregate(&submission.subject()).await?;
-        let first = events.into_iter().find_map(|recorded| match recorded.envelope.event {
-            Event::JobSubmitted(fact) => Some((fact, recorded.sequence)),
-            _ => None,
-        });
-        match first {
-            Some((fact, sequence)) => submission.repeated(&Known {
+        Ok(events.into_iter().find_map(|recorded| match recorded.envelope.event {
+            Event::JobSubmitted(fact) => Some(Known {
                 project: submission.project.clone(),
                 name: fact.spec.name.to_string(),
                 body: fact.body,
-                sequence,
+                sequence: recorded.sequence,
             }),
-            None => Err(Refusal::internal(format!("{} was refused as taken and has no submission", submission.subject()))),
+            _ => None,
+        }))
+    }
+
+    /// Whether the ids that clients named stand for nothing else.
+    pub(super) async fn refuse_taken(&self, submission: &Submission) -> Result<(), Refusal> {
+        if submission.named {
+            self.refuse_foreign(submission).await?;
         }
+        if submission.given {
+            self.refuse_notebook(submission).await?;
+        }
+        Ok(())
     }
 }

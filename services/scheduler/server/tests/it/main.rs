@@ -1,6 +1,7 @@
 //! The scheduler over a broker: clients over gRPC on one side, agents and the executor played on the other.
 #![allow(clippy::unwrap_used)]
 
+mod after;
 mod assignments;
 mod hands;
 mod leaders;
