@@ -77,6 +77,9 @@ pub enum Verb {
     /// Queues, their weights and quotas
     #[command(subcommand)]
     Queue(QueueVerb),
+    /// Jobs that come after each other
+    #[command(subcommand)]
+    Pipeline(PipelineVerb),
     /// Searches over a space of params
     #[command(subcommand)]
     Sweep(SweepVerb),
@@ -164,6 +167,13 @@ pub enum QueueVerb {
     List(commands::queue::list::Args),
     /// Make a queue, or change it
     Set(commands::queue::set::Args),
+}
+
+/// Verbs of `pipeline`.
+#[derive(Debug, Subcommand)]
+pub enum PipelineVerb {
+    /// Submit the jobs of a pipeline file: all of them, or none
+    Submit(commands::pipeline::submit::Args),
 }
 
 /// Verbs of `sweep`.

@@ -11,6 +11,7 @@ pub mod commands;
 pub mod context;
 pub mod jobfile;
 pub mod output;
+pub mod pipelinefile;
 pub mod platform;
 pub mod scrub;
 pub mod submission;

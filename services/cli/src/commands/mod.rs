@@ -14,6 +14,7 @@ pub mod login;
 pub mod model;
 pub mod nats;
 pub mod node;
+pub mod pipeline;
 pub mod project;
 pub mod ps;
 pub mod queue;
@@ -32,7 +33,7 @@ pub mod why;
 
 use crate::{
     args::{
-        ArtifactVerb, Cli, ContextVerb, EventVerb, JobVerb, ModelVerb, NatsVerb, NodeVerb, ProjectVerb, QueueVerb, RunVerb,
+        ArtifactVerb, Cli, ContextVerb, EventVerb, JobVerb, ModelVerb, NatsVerb, NodeVerb, PipelineVerb, ProjectVerb, QueueVerb, RunVerb,
         SubscriptionVerb, SweepVerb, TokenVerb, UserVerb, Verb, WebhookVerb,
     },
     context::Context,
@@ -76,6 +77,9 @@ pub async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Verb::Queue(verb) => match verb {
             QueueVerb::List(args) => queue::list::run(args, ctx).await,
             QueueVerb::Set(args) => queue::set::run(args, ctx).await,
+        },
+        Verb::Pipeline(verb) => match verb {
+            PipelineVerb::Submit(args) => pipeline::submit::run(args, ctx).await,
         },
         Verb::Sweep(verb) => match verb {
             SweepVerb::Run(args) => sweep::run::run(*args, ctx).await,

@@ -27,6 +27,7 @@ Examples:
   footplate submit job.yaml --dry-run
   footplate submit --gpus 8 --nodes 2 --launcher torchrun -- torchrun train.py --epochs 90
   id=$(footplate submit -q job.yaml) && footplate run logs -f $id
+  footplate submit --after $id -- python report.py
 
 The job file's keys: docs/reference/job-file.md. Exit codes of --wait: 0 the run succeeded, 7 it failed, 8 it was cancelled,
 6 the time-out came first, 5 the platform went away: the run goes on, and `footplate run wait` waits for it again.";
@@ -89,6 +90,9 @@ pub struct Args {
     /// Let a more urgent job of its queue stop it, or another queue that asks its own back
     #[arg(long, help_heading = "Instead of the job file's")]
     pub preemptible: bool,
+    /// Start only when this run has succeeded; RUN:failure when it has failed, RUN:any when it has ended; may be given many times
+    #[arg(long, value_name = "RUN", help_heading = "Instead of the job file's")]
+    pub after: Vec<String>,
     /// Environment variable; may be given many times
     #[arg(long = "env", value_name = "NAME=VALUE", help_heading = "Instead of the job file's")]
     pub env: Vec<String>,
@@ -125,7 +129,7 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         Some(snapshot) => Some(store_source(&client, snapshot).await?),
         None => None,
     };
-    let refs = Refs { source, baseline, ..store(&client, &documents).await? };
+    let refs = Refs { source, baseline, after: after(&client, &job).await?, ..store(&client, &documents).await? };
     if !documents.masked.is_empty() {
         ctx.note(format!("note: masked in the record: {}", documents.masked.join(", ")));
     }
@@ -210,6 +214,9 @@ fn sets(args: &Args) -> Result<Vec<String>, Problems> {
     }
     sets.extend(args.priority.map(|priority| format!("queue.priority={priority}")));
     sets.extend(args.preemptible.then(|| "queue.preemptible=true".to_owned()));
+    if !args.after.is_empty() {
+        sets.push(format!("after={}", Value::from(args.after.clone())));
+    }
     for (flag, section, pairs) in [("--env", "env.vars", &args.env), ("--label", "labels", &args.labels)] {
         for pair in pairs {
             let (key, text) = pair
@@ -261,6 +268,15 @@ pub(crate) async fn baseline(client: &Client, job: &Resolved) -> anyhow::Result<
     }
 }
 
+/// The runs that a job comes after, by their whole ids.
+pub(crate) async fn after(client: &Client, job: &Resolved) -> anyhow::Result<Vec<types::AfterJob>> {
+    let mut all = Vec::with_capacity(job.file.after.len());
+    for after in &job.file.after {
+        all.push(types::AfterJob { run_id: find_run_id(client, &after.run).await?, when: after.when.wire().into() });
+    }
+    Ok(all)
+}
+
 /// Stores the documents of a job; refers to them.
 pub(crate) async fn store(client: &Client, documents: &Documents) -> anyhow::Result<Refs> {
     let sealed = match &documents.sealed {
@@ -300,18 +316,11 @@ async fn dry_run(ctx: &Context, client: &Client, args: &Args, job: &Resolved, pl
     });
     let snapshot = plan.map(Plan::pack).transpose()?;
     let documents = Documents::of(job, Origin::new())?;
-    let wire = |bytes: &[u8]| {
-        let reference = Documents::reference(bytes);
-        types::DocumentRef { digest: reference.digest.to_string(), bytes: reference.bytes }
-    };
     let refs = Refs {
-        launch: wire(&documents.launch(None)?),
-        config: documents.config.as_deref().map(wire),
-        document: Some(wire(&documents.document)),
         source: snapshot.as_ref().map(source_ref),
         baseline: baseline(client, job).await?,
-        masked: documents.masked.clone(),
-        rerun_of: String::new(),
+        after: after(client, job).await?,
+        ..Refs::unstored(&documents)?
     };
     let spec = job_spec(&documents.file, refs);
     let message = v1::SubmitJobRequest {

@@ -2,6 +2,7 @@
 //!
 //! Every field acts. A key that is planned and not built stands in [`super::keys`], which refuses it by name.
 
+use super::after::AfterItem;
 use super::units::{AtLeast, Backoff, Size, Span};
 use crate::capture::{DirtyRule, LfsRule, MAX_UNTRACKED_DEFAULT, SubmoduleRule};
 use footplate_types::{DisplayName, GpuModel, NodeName, ProjectName, QueueName};
@@ -73,6 +74,10 @@ pub struct JobFile {
     /// Its queue and its rank in it.
     #[serde(default)]
     pub queue: QueueSection,
+    /// The runs it comes after: it gets in line when each of them has ended so. When one of them never can, it ends as cancelled. A run's id (or the
+    /// beginning of one), `ID:failure`, `ID:any`, or a list of at most 64 of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<AfterItem>,
     /// How long it may take.
     #[serde(default)]
     pub limits: LimitsSection,
@@ -281,7 +286,7 @@ pub struct LimitsSection {
     /// The longest an attempt may run after its launch; absent = no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_duration: Option<Span>,
-    /// The longest it may be pending before its first placement; absent = no limit.
+    /// The longest it may be in line before its first placement (a wait for other runs does not count); absent = no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_pending: Option<Span>,
 }

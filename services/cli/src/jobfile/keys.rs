@@ -82,9 +82,10 @@ fn check_below(value: &Value, schema: &Value, path: &str, problems: &mut Problem
     match value {
         Value::Object(level) => check_level(level, object_of(schema), path, problems),
         Value::Array(items) => {
-            let of_items = schema.get("items").unwrap_or(&Value::Null);
+            let forms = schema.get("anyOf").and_then(Value::as_array).into_iter().flatten();
+            let of_items = std::iter::once(schema).chain(forms).find_map(|form| form.get("items")).unwrap_or(&Value::Null);
             for level in items.iter().filter_map(Value::as_object) {
-                check_level(level, of_items, path, problems);
+                check_level(level, object_of(of_items), path, problems);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const CHAIN_MAX: usize = 8;
 
 /// The document at `path` with everything it extends merged under it.
-pub(super) fn load(path: &Path) -> Result<Map<String, Value>, Problem> {
+pub(crate) fn load(path: &Path) -> Result<Map<String, Value>, Problem> {
     load_chain(path, &mut Vec::new())
 }
 
@@ -32,6 +32,11 @@ fn load_chain(path: &Path, chain: &mut Vec<PathBuf>) -> Result<Map<String, Value
     Ok(merged)
 }
 
+/// A document that stands inside another file in `folder`, with everything it extends merged under it.
+pub(crate) fn extended(document: Map<String, Value>, folder: &Path) -> Result<Map<String, Value>, Problem> {
+    with_bases(document, folder, &mut Vec::new())
+}
+
 fn with_bases(mut document: Map<String, Value>, folder: &Path, chain: &mut Vec<PathBuf>) -> Result<Map<String, Value>, Problem> {
     let bases = match document.shift_remove("extends") {
         None | Some(Value::Null) => Vec::new(),
@@ -51,7 +56,7 @@ fn with_bases(mut document: Map<String, Value>, folder: &Path, chain: &mut Vec<P
 }
 
 /// Lays `over` upon `under`: sections are merged key by key, everything else (lists too) is replaced.
-fn deep_merge(under: &mut Map<String, Value>, over: Map<String, Value>) {
+pub(crate) fn deep_merge(under: &mut Map<String, Value>, over: Map<String, Value>) {
     for (key, value) in over {
         match (under.get_mut(&key), value) {
             (Some(Value::Object(below)), Value::Object(above)) => deep_merge(below, above),
@@ -63,7 +68,7 @@ fn deep_merge(under: &mut Map<String, Value>, over: Map<String, Value>) {
 }
 
 /// Applies `path.to.key=value`; the value is typed as in the file, a key with a dot stands in double quotes.
-pub(super) fn set(document: &mut Map<String, Value>, assignment: &str) -> Result<(), Problem> {
+pub(crate) fn set(document: &mut Map<String, Value>, assignment: &str) -> Result<(), Problem> {
     // Faults name the key alone: the value may be a secret.
     let (path, text) = split_assignment(assignment).ok_or_else(|| Problem::new("--set", "takes key=value, such as config.lr=0.1"))?;
     let place = format!("--set {path}");

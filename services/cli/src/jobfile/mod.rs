@@ -3,6 +3,7 @@
 //! Every fault is told at once, each with its place; nothing is guessed and nothing unknown is passed over. A file that cannot be read is
 //! never taken for something else. This module reads files and nothing more: it asks no server and captures no code.
 
+mod after;
 mod canonical;
 mod document;
 mod keys;
@@ -14,9 +15,11 @@ mod schema;
 mod units;
 mod yaml;
 
+pub use after::{AfterEnd, AfterItem};
 pub use canonical::canonical;
 pub use document::*;
 pub use keys::{NOT_BUILT, nearest};
+pub(crate) use merge::{deep_merge, extended, load as document, set};
 pub use problem::{Problem, Problems};
 pub use reference::reference_page;
 pub use schema::json_schema;

@@ -1,6 +1,6 @@
 //! From a merged document to typed sections: short forms made long, empty sections dropped, every fault gathered with its path.
 
-use super::{Problems, document::*, keys, schema};
+use super::{AfterItem, Problems, after, document::*, keys, schema};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
@@ -23,6 +23,7 @@ pub(super) fn normalise(document: &mut Map<String, Value>, problems: &mut Proble
             *value = json!({ key: value.take() });
         }
     }
+    after::normalise(document, problems);
     let models = document.get_mut("resources").and_then(|section| section.get_mut("gpu")).and_then(|section| section.get_mut("model"));
     if let Some(value) = models.filter(|value| value.is_string()) {
         *value = json!([value.take()]);
@@ -62,6 +63,7 @@ pub(super) fn read(document: &Map<String, Value>, problems: &mut Problems) -> Op
         match document.get(key) {
             None => problems.add(key, format!("is required; write `{key}: {value}`")),
             Some(given) if given == "Sweep" => problems.add(key, "a sweep file is for `footplate sweep run`"),
+            Some(given) if given == "Pipeline" => problems.add(key, "a pipeline file is for `footplate pipeline submit`"),
             Some(given) if given != value && !told => problems.add(key, format!("{given} is not `{value}`")),
             Some(_) => {}
         }
@@ -109,6 +111,7 @@ fn each_key(document: &Map<String, Value>, problems: &mut Problems) {
             "stop" => section::<StopSection>(key, value, problems),
             "retry" => section::<RetrySection>(key, value, problems),
             "data" => one::<Vec<DataItem>>(key, value, problems),
+            "after" => one::<Vec<AfterItem>>(key, value, problems),
             "checkpoints" => section::<CheckpointsSection>(key, value, problems),
             "seeds" => section::<SeedsSection>(key, value, problems),
             _ => {}

@@ -42,7 +42,8 @@ The resolved document (everything merged, short forms made long) is stored with 
 "#;
 
 const SOURCE: &str = r#"
-A bare word stands for `launcher.type` and for `queue.name`; one name stands for a list of one in `resources.gpu.model`. `entrypoint` and
+A bare word stands for `launcher.type` and for `queue.name`; one name stands for a list of one in `resources.gpu.model` and in `after`, where `ID`
+and `ID:failure` stand for an item. `entrypoint` and
 `command` are other words for `run`; `commands` is a list of lines, run one after the other until one fails.
 
 ## What is captured

@@ -15,6 +15,9 @@ pub fn json_schema() -> &'static Value {
         for section in ["launcher", "queue"] {
             with_short_form(&mut schema["properties"][section], json!({"type": "string"}));
         }
+        let after = &mut schema["properties"]["after"];
+        with_short_form(&mut after["items"], json!({"type": "string"}));
+        with_short_form(after, json!({"type": "string"}));
         let models = &mut schema["properties"]["resources"]["properties"]["gpu"]["properties"]["model"];
         with_short_form(models, json!({"type": "string"}));
         let run = schema["properties"]["run"].clone();
@@ -81,7 +84,8 @@ fn section_of(schema: &Value) -> Option<&Value> {
     }
     let forms = schema.get("anyOf").and_then(Value::as_array);
     let form = forms.and_then(|forms| forms.iter().find(|form| form.get("properties").is_some()));
-    form.or_else(|| schema.get("items").filter(|items| items.get("properties").is_some()))
+    let list = || std::iter::once(schema).chain(forms.into_iter().flatten()).find_map(|form| form.get("items"));
+    form.or_else(|| list().and_then(section_of))
 }
 
 fn shown(value: &Value) -> String {

@@ -1,5 +1,6 @@
 //! The spec as it goes over the wire, made from the typed job file.
 
+use super::Documents;
 use crate::jobfile::{JobFile, LauncherType, RetryCause, RetrySection, Signal};
 use footplate_api::types;
 use footplate_types::Digest;
@@ -17,10 +18,32 @@ pub struct Refs {
     pub source: Option<types::SourceRef>,
     /// The run that `why.baseline` names, as its whole id.
     pub baseline: String,
+    /// The runs that it comes after.
+    pub after: Vec<types::AfterJob>,
     /// The run this one repeats.
     pub rerun_of: String,
     /// Paths of what was masked.
     pub masked: Vec<String>,
+}
+
+impl Refs {
+    /// References to documents that are not stored: for a dry run.
+    ///
+    /// # Errors
+    /// None in practice: the documents are plain text.
+    pub fn unstored(documents: &Documents) -> Result<Self, serde_json::Error> {
+        let wire = |bytes: &[u8]| {
+            let reference = Documents::reference(bytes);
+            types::DocumentRef { digest: reference.digest.to_string(), bytes: reference.bytes }
+        };
+        Ok(Self {
+            launch: wire(&documents.launch(None)?),
+            config: documents.config.as_deref().map(wire),
+            document: Some(wire(&documents.document)),
+            masked: documents.masked.clone(),
+            ..Self::default()
+        })
+    }
 }
 
 /// Retries of a cause in `on` when `max` is absent.
@@ -71,7 +94,7 @@ pub fn job_spec(file: &JobFile, refs: Refs) -> types::JobSpec {
         rerun_of: refs.rerun_of,
         masked: refs.masked,
         objectives: Vec::new(),
-        after: Vec::new(),
+        after: refs.after,
     }
 }
 

@@ -59,6 +59,36 @@ fn the_guide_to_queues_does_what_it_says() {
     assert_eq!(refused.status.code(), Some(4), "{}", String::from_utf8_lossy(&refused.stderr));
 }
 
+#[test]
+fn the_guide_to_pipelines_does_what_it_says() {
+    let up = Up::start(&[]);
+    let guide = std::fs::read_to_string(repository_root().join("docs/guides/pipelines.md")).unwrap();
+    let (lines, yaml) = script(&guide);
+    assert!(lines.len() >= 8, "{lines:?}");
+    std::fs::write(up.work().join("pipeline.yaml"), yaml).unwrap();
+    let (mut run, mut printed) = (String::new(), Vec::new());
+    for line in lines {
+        let words = shell_words(&line.replace("RUN", &run));
+        let out = up.done(&words[1..].iter().map(String::as_str).collect::<Vec<_>>());
+        if line.contains(" -q ") {
+            run = out.lines().last().unwrap().to_owned();
+            printed.push(out);
+        } else if line.ends_with("--dry-run") {
+            let jobs: Vec<&str> = out.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
+            assert_eq!(jobs, ["prepare", "train", "alarm", "report"], "{out}");
+            assert!(out.contains("prepare, train:any"), "{out}");
+        } else if line.ends_with("ps -a") {
+            let told = |name: &str| out.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("no {name} in {out}"));
+            assert!(told("report").contains("succeeded") && told("alarm").contains("cancelled"), "{out}");
+        } else if line.contains("run list") {
+            assert_eq!(out.lines().count(), 1 + 4, "{out}");
+        }
+    }
+    assert_eq!(printed.len(), 4, "{printed:?}");
+    assert_eq!(printed[2], printed[3], "the same key gives the same runs");
+    assert_eq!(printed[2].lines().count(), 4);
+}
+
 /// Splits as a shell does where only blanks and single quotes matter.
 pub fn shell_words(line: &str) -> Vec<String> {
     let mut words = Vec::new();

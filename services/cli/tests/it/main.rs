@@ -19,6 +19,7 @@ mod help;
 mod jobfile;
 mod models;
 mod permissions;
+mod pipeline;
 mod platform;
 mod races;
 mod secrets;

@@ -55,6 +55,8 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
     let asked = v1::GetJobRequest { project: client.project().to_owned(), run_id: found.run_id.clone(), at_least: 0 };
     let job = call!(client, jobs.get_job(asked))?.job.unwrap_or_default();
     let original = job.spec.ok_or_else(|| Failure::new(Exit::Failed, format!("the scheduler knows no spec of {}", found.run_id)))?;
+    // It is asked for now: what the first one came after is over, or is another run's affair.
+    let original = types::JobSpec { after: Vec::new(), ..original };
     let spec = if args.sets.is_empty() { original } else { changed(&client, original, &args.sets).await? };
     let message = v1::SubmitJobRequest {
         project: client.project().to_owned(),
@@ -91,12 +93,16 @@ async fn changed(client: &Client, original: types::JobSpec, sets: &[String]) -> 
         .document
         .ok_or_else(|| Failure::new(Exit::Refused, "the job was submitted without a job file; there is nothing to change"))?;
     let document: Value = serde_json::from_slice(&get(client, &reference).await?)?;
-    let Value::Object(document) = document else { return Err(Failure::new(Exit::Failed, "the recorded job file is no document").into()) };
+    let Value::Object(mut document) = document else {
+        return Err(Failure::new(Exit::Failed, "the recorded job file is no document").into());
+    };
+    document.shift_remove("after");
     let job = jobfile::resolve(document, sets)?;
     let launch = original.launch.ok_or_else(|| Failure::new(Exit::Failed, "the job names no launch document"))?;
     let launch: LaunchDocument = serde_json::from_slice(&get(client, &launch).await?)?;
     let documents = Documents::of(&job, launch.origin)?;
     let baseline = original.why.map(|why| why.baseline).unwrap_or_default();
-    let refs = Refs { source: original.source, baseline, ..super::super::submit::store(client, &documents).await? };
+    let after = super::super::submit::after(client, &job).await?;
+    let refs = Refs { source: original.source, baseline, after, ..super::super::submit::store(client, &documents).await? };
     Ok(job_spec(&documents.file, refs))
 }

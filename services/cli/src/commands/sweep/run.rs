@@ -4,7 +4,7 @@ use super::{exit_of, tally, wait};
 use crate::{
     call,
     capture::{self, Plan},
-    commands::submit::{baseline, origin, store, store_source},
+    commands::submit::{after, baseline, origin, store, store_source},
     context::Context,
     output::Exit,
     submission::{Documents, Refs, capture_request, job_spec},
@@ -76,7 +76,9 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         Some(snapshot) => Some(store_source(&client, snapshot).await?),
         None => None,
     };
-    let job = job_spec(&documents.file, Refs { source, baseline, ..store(&client, &documents).await? });
+    // Which the service refuses by name: nothing of a file is passed over.
+    let after = after(&client, &file.job).await?;
+    let job = job_spec(&documents.file, Refs { source, baseline, after, ..store(&client, &documents).await? });
     // What the scheduler would refuse of every trial is told before the first.
     let project = client.project().to_owned();
     let asked = v1::SubmitJobRequest {

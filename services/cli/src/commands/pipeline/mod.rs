@@ -1,0 +1,3 @@
+//! Verbs of `pipeline`: jobs that come after each other.
+
+pub mod submit;
