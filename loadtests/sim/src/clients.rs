@@ -7,8 +7,9 @@ use crate::dice::Dice;
 use crate::wire::{Party, Step, Wire};
 use footplate_events::facts::*;
 use footplate_events::{Envelope, Event, Subject};
-use footplate_scheduler_core::{State, admit, can_close};
+use footplate_scheduler_core::{State, admit, can_close, can_follow};
 use footplate_types::*;
+use std::collections::BTreeSet;
 
 /// What a client does next.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +34,8 @@ struct Business {
 /// All clients together.
 pub(crate) struct Clients {
     dice: Dice,
+    /// What comes after what.
+    after: Dice,
     book: Vec<Business>,
     runs: Vec<(RunId, JobSpec)>,
     nodes: Vec<NodeName>,
@@ -55,7 +58,7 @@ impl Clients {
     pub(crate) fn new(seed: u64, nodes: Vec<NodeName>) -> Self {
         let mut dice = Dice::new(seed, "clients");
         let jobs_left = dice.between(8, 28) as u32;
-        Self { dice, book: Vec::new(), runs: Vec::new(), nodes, jobs_left, keys: 0 }
+        Self { dice, after: Dice::new(seed, "after"), book: Vec::new(), runs: Vec::new(), nodes, jobs_left, keys: 0 }
     }
 
     /// Does something new. `state`: what the instance knows that the client speaks to; `dead`: machines that are off.
@@ -181,12 +184,30 @@ impl Clients {
         }
     }
 
+    /// Some jobs come after one or two others.
+    fn after(&mut self) -> Vec<AfterJob> {
+        let mut all: Vec<AfterJob> = Vec::new();
+        if self.after.chance(300) {
+            let runs = self.standing_runs();
+            for _ in 0..self.after.between(1, 2) {
+                let Some(run) = self.after.pick(&runs).copied() else { break };
+                let when = [AfterWhen::Success, AfterWhen::Success, AfterWhen::Failure, AfterWhen::Any][self.after.below(4) as usize];
+                if all.iter().all(|known| known.run != run) {
+                    all.push(AfterJob { run, when });
+                }
+            }
+        }
+        all
+    }
+
     fn submit(&mut self, wire: &mut Wire, state: &State) {
         if self.jobs_left == 0 {
             return;
         }
         let spec = self.spec();
-        if admit(state, &spec, self.dice.chance(200)).is_err() {
+        let spec = JobSpec { after: self.after(), ..spec };
+        let beside = BTreeSet::new();
+        if admit(state, &spec, self.dice.chance(200)).is_err() || can_follow(state, &project(), &spec, &beside).is_err() {
             return;
         }
         self.jobs_left -= 1;
@@ -216,12 +237,16 @@ impl Clients {
 
     /// A run of which the client was told that it stands.
     fn known_run(&mut self) -> Option<RunId> {
+        let runs = self.standing_runs();
+        self.dice.pick(&runs).copied()
+    }
+
+    fn standing_runs(&self) -> Vec<RunId> {
         let stands = |run: &RunId| {
             let of_run = |business: &&Business| business.envelope.subject == Subject::job(&project(), *run);
             self.book.iter().filter(of_run).any(|business| business.is_done)
         };
-        let runs: Vec<RunId> = self.runs.iter().map(|(run, _)| *run).filter(stands).collect();
-        self.dice.pick(&runs).copied()
+        self.runs.iter().map(|(run, _)| *run).filter(stands).collect()
     }
 
     fn ask_of_job(&mut self, wire: &mut Wire) {

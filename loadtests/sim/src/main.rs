@@ -18,7 +18,7 @@ struct Asked {
 
 /// How many seeds a planted fault may take to be found, unless told otherwise.
 const SEEDS_FOR_PLANTED: u64 = 200;
-const USAGE: &str = "footplate-sim [--seeds N] [--seed S] [--planted fencing|gang|victim|quota|lease|term|intent|all] [--lines N] [--story N] [--json FILE]";
+const USAGE: &str = "footplate-sim [--seeds N] [--seed S] [--planted fencing|gang|victim|quota|lease|term|intent|turn|all] [--lines N] [--story N] [--json FILE]";
 
 fn read(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
     let mut asked = Asked { seed: 0, seeds: 0, planted: Vec::new(), lines: 40, story: 0, json: None };

@@ -1,7 +1,7 @@
 //! Faults that are planted to see whether the checkers find them. Each sits in the simulation's own layer; the cores know nothing of it.
 
 use footplate_es::Decision;
-use footplate_events::facts::{JobStopRequested, Quota, StopCause};
+use footplate_events::facts::{JobSpec, JobStopRequested, JobSubmitted, QueueConfigured, Quota, StopCause};
 use footplate_events::{Event, Recorded, Subject};
 use footplate_scheduler_core::{Attempt, Job, State};
 
@@ -24,11 +24,13 @@ pub enum Planted {
     Term,
     /// The agent forks before its intent is on disk. Stands for "each member at most once" of rule 8.
     Intent,
+    /// What the scheduler folds of a submission names no jobs that it comes after. Stands for the wait for other jobs' ends.
+    Turn,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Self; 7] = [Self::Fencing, Self::Gang, Self::Victim, Self::Quota, Self::Lease, Self::Term, Self::Intent];
+    pub const ALL: [Self; 8] = [Self::Fencing, Self::Gang, Self::Victim, Self::Quota, Self::Lease, Self::Term, Self::Intent, Self::Turn];
 
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
@@ -40,6 +42,7 @@ impl Planted {
             Self::Lease => "lease",
             Self::Term => "term",
             Self::Intent => "intent",
+            Self::Turn => "turn",
         }
     }
 
@@ -49,17 +52,26 @@ impl Planted {
     }
 }
 
-/// What the scheduler folds instead of an event, when the quota rule is broken.
-pub(crate) fn raised(planted: Option<Planted>, recorded: &Recorded) -> Option<Recorded> {
-    let Event::QueueConfigured(settings) = &recorded.envelope.event else { return None };
-    if planted != Some(Planted::Quota) {
-        return None;
+/// What the scheduler folds instead of an event, when the quota rule or the wait for other jobs is broken.
+pub(crate) fn misread(planted: Option<Planted>, recorded: &Recorded) -> Option<Recorded> {
+    match (planted, &recorded.envelope.event) {
+        (Some(Planted::Quota), Event::QueueConfigured(settings)) => Some(raised(recorded, settings)),
+        (Some(Planted::Turn), Event::JobSubmitted(fact)) if !fact.spec.after.is_empty() => {
+            let mut told = recorded.clone();
+            let spec = JobSpec { after: Vec::new(), ..fact.spec.clone() };
+            told.envelope.event = JobSubmitted { spec, body: fact.body }.into();
+            Some(told)
+        }
+        _ => None,
     }
+}
+
+fn raised(recorded: &Recorded, settings: &QueueConfigured) -> Recorded {
     let more = |quota: Option<u32>| quota.map(|most| most + 5);
     let mut told = recorded.clone();
     let quota = Quota { gpus: more(settings.quota.gpus), slots: more(settings.quota.slots) };
-    told.envelope.event = footplate_events::facts::QueueConfigured { quota, ..settings.clone() }.into();
-    Some(told)
+    told.envelope.event = QueueConfigured { quota, ..settings.clone() }.into();
+    told
 }
 
 /// What the scheduler appends instead of what it decided, when the gang rule or the victim rule is broken.

@@ -2,7 +2,7 @@
 
 use super::{Checked, Found};
 use crate::instance::Service;
-use footplate_events::facts::{JobSpec, QueueConfigured};
+use footplate_events::facts::{JobSpec, Outcome, QueueConfigured};
 use footplate_events::{Aggregate, Event, Recorded};
 use footplate_types::{EventId, GpuUuid, NodeName, NodeShape, QueueName, RequestId, RunId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,14 +61,15 @@ pub(super) struct JobBook {
     pub(super) spec: JobSpec,
     pub(super) priority: i32,
     pub(super) held: bool,
-    pub(super) ended: bool,
+    /// How it ended; absent while it lives.
+    pub(super) outcome: Option<Outcome>,
     pub(super) attempt: Option<AttemptBook>,
     pub(super) attempts: u32,
 }
 
 impl JobBook {
     pub(super) fn is_pending(&self) -> bool {
-        !self.ended && self.attempt.as_ref().is_none_or(|attempt| attempt.closed)
+        self.outcome.is_none() && self.attempt.as_ref().is_none_or(|attempt| attempt.closed)
     }
 
     /// GPUs and slots of the whole gang.

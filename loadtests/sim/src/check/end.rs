@@ -4,7 +4,7 @@ use super::book::{Book, JobBook, NodeBook};
 use super::{Checked, Found};
 use footplate_events::facts::WaitReason;
 use footplate_scheduler_core::{State, explain};
-use footplate_types::NodeName;
+use footplate_types::{NodeName, RunId};
 
 /// Something that is not at rest.
 #[derive(Clone, Debug)]
@@ -34,8 +34,11 @@ impl Book {
     }
 
     /// Every reason that is true of a pending job; none: it could start.
-    fn reasons(&self, job: &JobBook) -> Vec<&'static str> {
+    fn reasons(&self, run: RunId, job: &JobBook) -> Vec<&'static str> {
         let mut reasons = Vec::new();
+        if self.waits(run, job) {
+            reasons.push("dependencies");
+        }
         if job.held {
             reasons.push("held");
         }
@@ -56,13 +59,15 @@ impl Book {
 
     pub(super) fn unrest(&self) -> Vec<Unrest> {
         let mut unrest = Vec::new();
-        for (run, job) in self.jobs.iter().filter(|(_, job)| !job.ended) {
+        for (run, job) in self.jobs.iter().filter(|(_, job)| job.outcome.is_none()) {
             let words = vec![run.to_string()];
             if !job.is_pending() {
                 unrest.push(Unrest { what: format!("{run} has an open attempt: {:?}", job.attempt), words });
-            } else if job.spec.limits.max_pending.0 > 0 && job.attempts == 0 {
+            } else if self.never_comes(*run, job) {
+                unrest.push(Unrest { what: format!("{run} waits for what can never come: {:?}", job.spec.after), words });
+            } else if job.spec.limits.max_pending.0 > 0 && job.attempts == 0 && !self.waits(*run, job) {
                 unrest.push(Unrest { what: format!("{run} waits beyond its limit of {}", job.spec.limits.max_pending), words });
-            } else if self.reasons(job).is_empty() {
+            } else if self.reasons(*run, job).is_empty() {
                 unrest.push(Unrest { what: format!("{run} is pending and could start: {:?}", job.spec.resources), words });
             }
         }
@@ -75,7 +80,7 @@ impl Book {
 
     pub(super) fn explained(&self, state: &State) -> Checked {
         for (run, job) in self.jobs.iter().filter(|(_, job)| job.is_pending()) {
-            let (told, truth) = (explain(state, run), self.reasons(job));
+            let (told, truth) = (explain(state, run), self.reasons(*run, job));
             let told = told.and_then(|told| told.reason);
             let name = told.as_ref().map_or("nothing", kind);
             if !truth.contains(&name) {

@@ -14,7 +14,7 @@ impl Book {
                     return Err(Found::new("submitted-twice", format!("{run} is submitted a second time"), &[&run]));
                 }
                 let (spec, priority) = (fact.spec.clone(), fact.spec.priority);
-                self.jobs.insert(run, JobBook { spec, priority, held: false, ended: false, attempt: None, attempts: 0 });
+                self.jobs.insert(run, JobBook { spec, priority, held: false, outcome: None, attempt: None, attempts: 0 });
             }
             Event::JobCancelRequested(fact) => self.asked(fact.request, run, true),
             Event::JobHoldRequested(fact) => self.asked(fact.request, run, false),
@@ -26,7 +26,7 @@ impl Book {
                     return Err(Found::new("unknown-job", format!("{} of {run}, which was never submitted", event.event_type()), &[&run]));
                 };
                 let of_executor = recorded.envelope.subject.attempt_id().is_some();
-                if job.ended && !of_executor {
+                if job.outcome.is_some() && !of_executor {
                     return Err(Found::new("after-end", format!("{} of {run} after its end", event.event_type()), &[&run]));
                 }
                 self.take_living(recorded, run)?;
@@ -145,6 +145,10 @@ impl Book {
     }
 
     fn ended(&mut self, run: RunId, fact: &JobEnded) -> Checked {
+        let for_others = fact.cause == Cause::Dependency;
+        if self.jobs.get(&run).is_some_and(|job| for_others && (job.attempts > 0 || !self.never_comes(run, job))) {
+            return Err(Found::new("dependency", format!("{run} is ended for others, and its turn came or may come: {fact:?}"), &[&run]));
+        }
         let Some(job) = self.jobs.get_mut(&run) else { return Ok(()) };
         let open = job.attempt.as_mut().filter(|attempt| !attempt.closed);
         let succeeded = open.as_ref().is_some_and(|attempt| !attempt.void && attempt.members.values().all(|member| member.succeeded));
@@ -157,7 +161,7 @@ impl Book {
         if succeeded != (fact.outcome == Outcome::Succeeded) {
             return Err(Found::new("outcome", format!("{run} ended as {:?}; every member succeeded: {succeeded}", fact.outcome), &[&run]));
         }
-        job.ended = true;
+        job.outcome = Some(fact.outcome);
         self.answer(fact.request);
         if fact.outcome == Outcome::Cancelled {
             self.requests.retain(|_, request| !(request.is_cancel && request.run == Some(run)));

@@ -1,6 +1,7 @@
 //! The checkers: an own account of the raw log and of what the machines really do. They share no code with the cores and never ask them,
 //! except at the end, when what `explain` says is compared with what they find.
 
+mod after;
 mod book;
 mod end;
 mod ground;
@@ -55,6 +56,7 @@ fn rare(event: &Event) -> Option<&'static str> {
         Event::JobRequeued(fact) if fact.cause == Cause::Void => Some("void"),
         Event::JobRequeued(_) => Some("requeued"),
         Event::JobEnded(fact) if fact.cause == Cause::PendingTooLong => Some("pending too long"),
+        Event::JobEnded(fact) if fact.cause == Cause::Dependency => Some("ended for others"),
         Event::AttemptLost(_) => Some("lost"),
         Event::NodeLost(_) => Some("nodes lost"),
         _ => None,
@@ -113,12 +115,12 @@ impl Referee {
 
     /// How many jobs were submitted, and how many ended.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        (self.book.jobs.len(), self.book.jobs.values().filter(|job| job.ended).count())
+        (self.book.jobs.len(), self.book.jobs.values().filter(|job| job.outcome.is_some()).count())
     }
 
     /// How many jobs live.
     pub(crate) fn living(&self) -> usize {
-        self.book.jobs.values().filter(|job| !job.ended).count()
+        self.book.jobs.values().filter(|job| job.outcome.is_none()).count()
     }
 
     /// What keeps everything from being at rest.

@@ -42,6 +42,9 @@ impl Book {
         if let Err((rule, detail)) = whole(job, fact) {
             return wrong(rule, detail);
         }
+        if self.waits(run, job) {
+            return wrong("dependency", format!("placed before its turn: {:?}", job.spec.after));
+        }
         if job.held {
             return wrong("held", "placed while it is held".to_owned());
         }

@@ -2,7 +2,7 @@
 
 use super::mind::{Acted, Look, Mind, Verdict};
 use crate::broker::{Answer, Done, Op, Trouble};
-use crate::planted::{Planted, bend, raised};
+use crate::planted::{Planted, bend, misread};
 use crate::settings::{PATIENCE_MS, READY_WITHIN_MS};
 use footplate_es::{Evolve, Project};
 use footplate_events::Recorded;
@@ -72,7 +72,7 @@ impl Scheduling {
 
 impl Mind for Scheduling {
     fn fold(&mut self, recorded: &Recorded) {
-        match raised(self.planted, recorded) {
+        match misread(self.planted, recorded) {
             Some(told) => self.state.evolve(&told),
             None => self.state.evolve(recorded),
         }

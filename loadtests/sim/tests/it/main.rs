@@ -17,7 +17,20 @@ fn no_seed_breaks_a_rule_and_the_runs_meet_what_they_are_for() {
     });
     assert!(told.is_empty(), "{}", told.join("\n\n"));
     assert_eq!((figures.seeds, figures.violations), (SEEDS, 0));
-    let met = ["terms", "gangs", "trees", "preempted", "drained", "cancelled", "member failed", "requeued", "lost", "nodes lost", "fences"];
+    let met = [
+        "terms",
+        "gangs",
+        "trees",
+        "preempted",
+        "drained",
+        "cancelled",
+        "member failed",
+        "requeued",
+        "lost",
+        "nodes lost",
+        "fences",
+        "ended for others",
+    ];
     for what in met {
         assert!(figures.seen.get(what).is_some_and(|count| *count > 0), "no run met this: {what}; {:?}", figures.seen);
     }
