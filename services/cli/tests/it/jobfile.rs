@@ -50,6 +50,7 @@ launcher: {type: torchrun}
 resources: {nodes: 2, gpus: 8, gpu: {model: [H100, H200], memory: ">=80GB"}, cpus: 96, memory: 1TiB, disk: 500GiB}
 placement: {pool: train, nodes: [n1], exclude: [n17]}
 queue: {name: urgent, priority: 50, preemptible: true}
+after: [{run: 8f2c, when: any}]
 limits: {max_duration: 24h, max_pending: 6h}
 stop: {signal: INT, notify: {signal: USR1, before: 10m}, grace: 5m}
 retry: {max: 5, on: [infra, preempted, lost, failed], exit_codes: [75], backoff: 30s..10m}
@@ -63,13 +64,14 @@ seeds: {base: 17}
     assert_eq!(job.file.launcher.kind, LauncherType::Torchrun);
     assert_eq!(job.document["config"], json!({"optim": {"lr": 1e-4}, "steps": 3.0, "empty": null}));
     assert_eq!(job.file.stop.notify.unwrap().before.0, Millis(600_000));
+    assert_eq!((job.file.after[0].run.as_str(), job.file.after[0].when), ("8f2c", jobfile::AfterEnd::Any));
 }
 
 #[test]
 fn short_forms_and_aliases_mean_the_long_ones() {
-    let short = load_text("apiVersion: footplate/v1\nkind: Job\nname: x\ncommand: [python, t.py]\nlauncher: torchrun\nqueue: fast\nresources: {gpus: 1, gpu: {model: H100}}\n", &[]).unwrap();
+    let short = load_text("apiVersion: footplate/v1\nkind: Job\nname: x\ncommand: [python, t.py]\nlauncher: torchrun\nqueue: fast\nafter: 8f2c:failure\nresources: {gpus: 1, gpu: {model: H100}}\n", &[]).unwrap();
     let long = load_text(
-        "kind: Job\napiVersion: footplate/v1\nrun: [python, t.py]\nname: x\nlauncher: {type: torchrun}\nqueue: {name: fast}\nresources: {gpus: 1, gpu: {model: [H100]}}\nwhy:\n",
+        "kind: Job\napiVersion: footplate/v1\nrun: [python, t.py]\nname: x\nlauncher: {type: torchrun}\nqueue: {name: fast}\nafter: [{run: 8f2c, when: failure}]\nresources: {gpus: 1, gpu: {model: [H100]}}\nwhy:\n",
         &[],
     )
     .unwrap();
