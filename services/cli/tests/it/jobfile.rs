@@ -50,6 +50,7 @@ launcher: {type: torchrun}
 resources: {nodes: 2, gpus: 8, gpu: {model: [H100, H200], memory: ">=80GB"}, cpus: 96, memory: 1TiB, disk: 500GiB}
 placement: {pool: train, nodes: [n1], exclude: [n17], labels: {net: ib}, same_rack: true}
 queue: {name: urgent, priority: 50, preemptible: true}
+after: [{run: 8f2c, when: any}]
 limits: {max_duration: 24h, max_pending: 6h, min_run: 30m}
 stop: {signal: INT, notify: {signal: USR1, before: 10m}, grace: 5m}
 retry: {max: 5, on: [infra, preempted, lost, failed], exit_codes: [75], backoff: 30s..10m}
