@@ -17,6 +17,7 @@ mod explain;
 mod facts;
 pub mod pack;
 pub mod plan;
+mod preemption;
 mod state;
 
 pub use admit::{Refusal, admit, can_close, can_configure};
@@ -24,6 +25,7 @@ pub use assign::{assignment, assignments};
 pub use decide::{Memory, Ruling, decide};
 pub use explain::{Explanation, explain, outlook};
 pub use facts::{Facts, Policy, Timeline};
+pub use preemption::{Preemption, preemptions};
 pub use state::{
     Answer, Ask, Attempt, Budget, Chain, Checkpoint, Claim, ClaimKey, Claimed, DEPTH_MAX, EndedJob, Ending, Holding, How, Job, Launch,
     Mark, Member, MemberStage, Node, PastAttempt, Queue, Request, Stage, Stamp, State, Stop, Wanted,

@@ -5,6 +5,7 @@ mod assignments;
 mod hands;
 mod leaders;
 mod life;
+mod measures;
 mod queues;
 mod reads;
 mod real;
