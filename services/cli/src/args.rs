@@ -151,6 +151,8 @@ pub enum RunVerb {
 /// Verbs of `job`.
 #[derive(Debug, Subcommand)]
 pub enum JobVerb {
+    /// Print what the scheduler has decided about jobs, and follow it
+    Decisions(commands::job::decisions::Args),
     /// Keep pending jobs from starting
     Hold(commands::job::hold::Args),
     /// Let held jobs start again

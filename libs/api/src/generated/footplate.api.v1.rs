@@ -4587,6 +4587,109 @@ impl ::prost::Name for ExplainJobResponse {
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WatchDecisionsRequest {
+    /// Empty for all projects, which takes a role in the platform's own.
+    #[prost(string, tag = "1")]
+    pub project: ::prost::alloc::string::String,
+    /// Of this queue alone.
+    #[prost(string, tag = "2")]
+    pub queue: ::prost::alloc::string::String,
+    /// Of this job alone; with `follow` the stream ends when the job has.
+    #[prost(string, tag = "3")]
+    pub run_id: ::prost::alloc::string::String,
+    /// From this sequence on (inclusive); 0 from the first.
+    #[prost(uint64, tag = "4")]
+    pub from_sequence: u64,
+    /// Go on with what comes. Without it the stream ends where the ledger ended at the call.
+    #[prost(bool, tag = "5")]
+    pub follow: bool,
+    /// Begin with so many of the newest that are there (at most 1,000), instead of at from_sequence.
+    #[prost(uint32, tag = "6")]
+    pub newest: u32,
+}
+impl ::prost::Name for WatchDecisionsRequest {
+    const NAME: &'static str = "WatchDecisionsRequest";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.WatchDecisionsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.WatchDecisionsRequest".into()
+    }
+}
+/// One decision about one job: an event of the ledger, in words.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Decision {
+    #[prost(uint64, tag = "1")]
+    pub sequence: u64,
+    /// The broker's clock, RFC 3339.
+    #[prost(string, tag = "2")]
+    pub recorded_at: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub project: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    pub run_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "5")]
+    pub queue: ::prost::alloc::string::String,
+    /// waiting, held, released, reprioritized, refused, placed, launched, stop_requested, requeued, ended.
+    #[prost(string, tag = "6")]
+    pub kind: ::prost::alloc::string::String,
+    /// Which try of the job it is about; 0 where it is about none.
+    #[prost(uint32, tag = "7")]
+    pub attempt: u32,
+    /// Why, in one word, such as quota, preempted, node_lost; empty where the kind says all.
+    #[prost(string, tag = "8")]
+    pub cause: ::prost::alloc::string::String,
+    /// The same in a sentence for people.
+    #[prost(string, tag = "9")]
+    pub text: ::prost::alloc::string::String,
+    /// Of a placement: its nodes, in the order of the members.
+    #[prost(string, repeated, tag = "10")]
+    pub nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// What a placement was decided upon, so that it can be decided again.
+    #[prost(message, optional, tag = "11")]
+    pub upon: ::core::option::Option<DecidedUpon>,
+    /// The event that it answers, and its own.
+    #[prost(string, tag = "12")]
+    pub causation_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "13")]
+    pub event_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for Decision {
+    const NAME: &'static str = "Decision";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.Decision".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.Decision".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DecidedUpon {
+    /// The ledger sequence up to which the state was folded.
+    #[prost(uint64, tag = "1")]
+    pub view_sequence: u64,
+    /// The decider's clock, RFC 3339.
+    #[prost(string, tag = "2")]
+    pub now: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "3")]
+    pub seed: u64,
+    /// The name and version of the policy.
+    #[prost(string, tag = "4")]
+    pub policy: ::prost::alloc::string::String,
+}
+impl ::prost::Name for DecidedUpon {
+    const NAME: &'static str = "DecidedUpon";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.DecidedUpon".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.DecidedUpon".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Queue {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
@@ -4973,6 +5076,33 @@ pub mod job_service_client {
                 .insert(GrpcMethod::new("footplate.api.v1.JobService", "ExplainJob"));
             self.inner.unary(req, path, codec).await
         }
+        /// Streams what the scheduler has decided about jobs, as it stands in the ledger: first what is there, and with `follow` what comes.
+        pub async fn watch_decisions(
+            &mut self,
+            request: impl tonic::IntoRequest<super::WatchDecisionsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::Decision>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.JobService/WatchDecisions",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("footplate.api.v1.JobService", "WatchDecisions"),
+                );
+            self.inner.server_streaming(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -5041,6 +5171,20 @@ pub mod job_service_server {
             request: tonic::Request<super::GetJobRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ExplainJobResponse>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the WatchDecisions method.
+        type WatchDecisionsStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::Decision, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Streams what the scheduler has decided about jobs, as it stands in the ledger: first what is there, and with `follow` what comes.
+        async fn watch_decisions(
+            &self,
+            request: tonic::Request<super::WatchDecisionsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::WatchDecisionsStream>,
             tonic::Status,
         >;
     }
@@ -5467,6 +5611,52 @@ pub mod job_service_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/footplate.api.v1.JobService/WatchDecisions" => {
+                    #[allow(non_camel_case_types)]
+                    struct WatchDecisionsSvc<T: JobService>(pub Arc<T>);
+                    impl<
+                        T: JobService,
+                    > tonic::server::ServerStreamingService<super::WatchDecisionsRequest>
+                    for WatchDecisionsSvc<T> {
+                        type Response = super::Decision;
+                        type ResponseStream = T::WatchDecisionsStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::WatchDecisionsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as JobService>::watch_decisions(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = WatchDecisionsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

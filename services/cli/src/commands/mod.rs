@@ -70,6 +70,7 @@ pub async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
             RunVerb::Rerun(args) => run::rerun::run(args, ctx).await,
         },
         Verb::Job(verb) => match verb {
+            JobVerb::Decisions(args) => job::decisions::run(args, ctx).await,
             JobVerb::Hold(args) => job::hold::run(args, ctx).await,
             JobVerb::Release(args) => job::release::run(args, ctx).await,
         },

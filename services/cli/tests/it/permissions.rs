@@ -97,6 +97,7 @@ const METHODS: &[(&str, From, bool)] = &[
     ("JobService/ReleaseJob", From::Member, false),
     ("JobService/ReprioritizeJob", From::Member, false),
     ("JobService/ExplainJob", From::Viewer, false),
+    ("JobService/WatchDecisions", From::Viewer, false),
     ("QueueService/SetQueue", From::PlatformAdmin, false),
     ("QueueService/ListQueues", From::Anyone, false),
     ("LogService/ReadLogs", From::Viewer, false),

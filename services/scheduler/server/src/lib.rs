@@ -126,7 +126,7 @@ pub async fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, contex
     let decider = Lead::new(ledger.broker().clone(), config.policy.clone(), trials, measures);
     let lease = LeaseConfig { service: service(), instance: config.instance.clone(), lease: config.lease };
     let wake = Arc::new(Notify::new());
-    let leading = lead_watched(ledger.clone(), lease, live.clone(), decider, wake, standing, token);
+    let leading = lead_watched(ledger.clone(), lease, live.clone(), decider, wake, standing, token.clone());
     context.supervisor.spawn_infallible("scheduler leader", async move {
         if let Err(error) = leading.await {
             tracing::error!(%error, "this instance does not lead; it goes on answering, and must be upgraded to lead");
@@ -135,7 +135,7 @@ pub async fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, contex
 
     let shell = Shell::new(service().as_str(), &config.instance, ledger.clone(), live.clone(), clock.clone(), config.wait);
     Handle {
-        jobs: Jobs::new(shell.clone()),
+        jobs: Jobs::new(shell.clone(), token),
         queues: Queues::new(shell),
         views: Views::new(ledger.clone(), live.clone(), config.wait),
         live,

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod assignments;
+mod decisions;
 mod hands;
 mod leaders;
 mod life;
