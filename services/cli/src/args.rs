@@ -162,6 +162,8 @@ pub enum JobVerb {
 /// Verbs of `queue`.
 #[derive(Debug, Subcommand)]
 pub enum QueueVerb {
+    /// Show what is asked, what lies idle, and which nodes would help what waits
+    Capacity(commands::queue::capacity::Args),
     /// List queues
     List(commands::queue::list::Args),
     /// Make a queue, or change it

@@ -75,6 +75,7 @@ pub async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
             JobVerb::Release(args) => job::release::run(args, ctx).await,
         },
         Verb::Queue(verb) => match verb {
+            QueueVerb::Capacity(args) => queue::capacity::run(args, ctx).await,
             QueueVerb::List(args) => queue::list::run(args, ctx).await,
             QueueVerb::Set(args) => queue::set::run(args, ctx).await,
         },

@@ -100,6 +100,7 @@ const METHODS: &[(&str, From, bool)] = &[
     ("JobService/WatchDecisions", From::Viewer, false),
     ("QueueService/SetQueue", From::PlatformAdmin, false),
     ("QueueService/ListQueues", From::Anyone, false),
+    ("QueueService/GetCapacity", From::Viewer, false),
     ("LogService/ReadLogs", From::Viewer, false),
     ("LogService/GetLog", From::Viewer, false),
     ("LogService/ListLogs", From::Viewer, false),

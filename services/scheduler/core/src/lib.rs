@@ -12,6 +12,7 @@
 
 mod admit;
 mod assign;
+mod capacity;
 mod decide;
 mod explain;
 mod facts;
@@ -22,6 +23,7 @@ mod state;
 
 pub use admit::{Refusal, admit, can_close, can_configure};
 pub use assign::{assignment, assignments};
+pub use capacity::{Asked, Capacity, DEMANDS_MAX, Demand, Help, Idle, Kind, capacity};
 pub use decide::{Memory, Ruling, decide};
 pub use explain::{Explanation, explain, outlook};
 pub use facts::{Facts, Policy, Timeline};

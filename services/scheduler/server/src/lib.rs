@@ -5,6 +5,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod capacity;
 mod desk;
 mod jobs;
 mod leader;

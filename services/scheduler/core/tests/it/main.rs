@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 mod admission;
+mod capacity;
 mod cases;
 mod checker;
 mod clock;

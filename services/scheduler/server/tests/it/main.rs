@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod assignments;
+mod capacity;
 mod decisions;
 mod hands;
 mod leaders;
