@@ -1,8 +1,8 @@
 //! What is counted of the view: who waits and since when, what is in use and what lies free.
 //!
-//! A census walks the jobs and the nodes in pieces and lets the view go in between: at 100,000 jobs and 10,000 nodes of 8 GPUs it takes some tens of
-//! milliseconds of one core, of which the view is held for less than one at a time. So it is not of one instant: a job that moves meanwhile is counted once,
-//! where it stood when the census came by.
+//! A census walks the jobs and the nodes in pieces and lets the view go in between. At 100,000 pending jobs and 10,000 nodes of 8 GPUs it took 107 ms of one
+//! core in a build without optimisation, of which the view was held for less than 1 ms at a time. So it is not of one instant: a job that moves meanwhile is
+//! counted once, where it stood when the census came by.
 
 use footplate_eventlog::Live;
 use footplate_events::facts::Quota;
