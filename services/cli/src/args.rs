@@ -156,6 +156,8 @@ pub enum RunVerb {
 /// Verbs of `job`.
 #[derive(Debug, Subcommand)]
 pub enum JobVerb {
+    /// Print what the scheduler has decided about jobs, and follow it
+    Decisions(commands::job::decisions::Args),
     /// Keep pending jobs from starting
     Hold(commands::job::hold::Args),
     /// Let held jobs start again
@@ -165,6 +167,8 @@ pub enum JobVerb {
 /// Verbs of `queue`.
 #[derive(Debug, Subcommand)]
 pub enum QueueVerb {
+    /// Show what is asked, what lies idle, and which nodes would help what waits
+    Capacity(commands::queue::capacity::Args),
     /// List queues
     List(commands::queue::list::Args),
     /// Make a queue, or change it

@@ -4727,6 +4727,109 @@ impl ::prost::Name for PoolRoom {
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WatchDecisionsRequest {
+    /// Empty for all projects, which takes a role in the platform's own.
+    #[prost(string, tag = "1")]
+    pub project: ::prost::alloc::string::String,
+    /// Of this queue alone.
+    #[prost(string, tag = "2")]
+    pub queue: ::prost::alloc::string::String,
+    /// Of this job alone; with `follow` the stream ends when the job has.
+    #[prost(string, tag = "3")]
+    pub run_id: ::prost::alloc::string::String,
+    /// From this sequence on (inclusive); 0 from the first.
+    #[prost(uint64, tag = "4")]
+    pub from_sequence: u64,
+    /// Go on with what comes. Without it the stream ends where the ledger ended at the call.
+    #[prost(bool, tag = "5")]
+    pub follow: bool,
+    /// Begin with so many of the newest that are there (at most 1,000), instead of at from_sequence.
+    #[prost(uint32, tag = "6")]
+    pub newest: u32,
+}
+impl ::prost::Name for WatchDecisionsRequest {
+    const NAME: &'static str = "WatchDecisionsRequest";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.WatchDecisionsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.WatchDecisionsRequest".into()
+    }
+}
+/// One decision about one job: an event of the ledger, in words.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Decision {
+    #[prost(uint64, tag = "1")]
+    pub sequence: u64,
+    /// The broker's clock, RFC 3339.
+    #[prost(string, tag = "2")]
+    pub recorded_at: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub project: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    pub run_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "5")]
+    pub queue: ::prost::alloc::string::String,
+    /// waiting, held, released, reprioritized, refused, placed, launched, stop_requested, requeued, ended.
+    #[prost(string, tag = "6")]
+    pub kind: ::prost::alloc::string::String,
+    /// Which try of the job it is about; 0 where it is about none.
+    #[prost(uint32, tag = "7")]
+    pub attempt: u32,
+    /// Why, in one word, such as quota, preempted, node_lost; empty where the kind says all.
+    #[prost(string, tag = "8")]
+    pub cause: ::prost::alloc::string::String,
+    /// The same in a sentence for people.
+    #[prost(string, tag = "9")]
+    pub text: ::prost::alloc::string::String,
+    /// Of a placement: its nodes, in the order of the members.
+    #[prost(string, repeated, tag = "10")]
+    pub nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// What a placement was decided upon, so that it can be decided again.
+    #[prost(message, optional, tag = "11")]
+    pub upon: ::core::option::Option<DecidedUpon>,
+    /// The event that it answers, and its own.
+    #[prost(string, tag = "12")]
+    pub causation_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "13")]
+    pub event_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for Decision {
+    const NAME: &'static str = "Decision";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.Decision".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.Decision".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DecidedUpon {
+    /// The ledger sequence up to which the state was folded.
+    #[prost(uint64, tag = "1")]
+    pub view_sequence: u64,
+    /// The decider's clock, RFC 3339.
+    #[prost(string, tag = "2")]
+    pub now: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "3")]
+    pub seed: u64,
+    /// The name and version of the policy.
+    #[prost(string, tag = "4")]
+    pub policy: ::prost::alloc::string::String,
+}
+impl ::prost::Name for DecidedUpon {
+    const NAME: &'static str = "DecidedUpon";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.DecidedUpon".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.DecidedUpon".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Queue {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
@@ -4837,6 +4940,250 @@ impl ::prost::Name for ListQueuesResponse {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/footplate.api.v1.ListQueuesResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetCapacityRequest {
+    /// Whose placed jobs are told one by one; empty for all projects', which takes a role in the platform's own.
+    #[prost(string, tag = "1")]
+    pub project: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub at_least: u64,
+}
+impl ::prost::Name for GetCapacityRequest {
+    const NAME: &'static str = "GetCapacityRequest";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.GetCapacityRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.GetCapacityRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetCapacityResponse {
+    #[prost(uint64, tag = "1")]
+    pub view_sequence: u64,
+    /// Queues with jobs that have not ended.
+    #[prost(message, repeated, tag = "2")]
+    pub queues: ::prost::alloc::vec::Vec<QueueAsk>,
+    /// What the project's placed jobs ask: the 100 that ask the most, and how many there are.
+    #[prost(message, repeated, tag = "3")]
+    pub jobs: ::prost::alloc::vec::Vec<PlacedAsk>,
+    #[prost(uint64, tag = "4")]
+    pub placed_jobs: u64,
+    /// Kinds of nodes that are not lost, the one of which there are most first.
+    #[prost(message, repeated, tag = "5")]
+    pub kinds: ::prost::alloc::vec::Vec<NodeKind>,
+    /// Open nodes on which nothing stands: the 100 that have been idle longest, and how many there are.
+    #[prost(message, repeated, tag = "6")]
+    pub idle: ::prost::alloc::vec::Vec<IdleNode>,
+    #[prost(uint64, tag = "7")]
+    pub idle_nodes: u64,
+    /// What waits for nodes: the 20 demands that ask the most, each told as if nothing else waited, and how many there are beyond.
+    #[prost(message, repeated, tag = "8")]
+    pub demands: ::prost::alloc::vec::Vec<Demand>,
+    #[prost(uint64, tag = "9")]
+    pub demands_beyond: u64,
+}
+impl ::prost::Name for GetCapacityResponse {
+    const NAME: &'static str = "GetCapacityResponse";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.GetCapacityResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.GetCapacityResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct QueueAsk {
+    #[prost(string, tag = "1")]
+    pub queue: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub placed_jobs: u64,
+    #[prost(uint64, tag = "3")]
+    pub placed_gpus: u64,
+    #[prost(uint64, tag = "4")]
+    pub placed_slots: u64,
+    /// Whatever they wait for.
+    #[prost(uint64, tag = "5")]
+    pub pending_jobs: u64,
+    #[prost(uint64, tag = "6")]
+    pub pending_gpus: u64,
+    #[prost(uint64, tag = "7")]
+    pub pending_slots: u64,
+}
+impl ::prost::Name for QueueAsk {
+    const NAME: &'static str = "QueueAsk";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.QueueAsk".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.QueueAsk".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PlacedAsk {
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub project: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    pub queue: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "5")]
+    pub gpus: u64,
+    #[prost(uint64, tag = "6")]
+    pub slots: u64,
+    /// The broker's clock, RFC 3339.
+    #[prost(string, tag = "7")]
+    pub placed_at: ::prost::alloc::string::String,
+}
+impl ::prost::Name for PlacedAsk {
+    const NAME: &'static str = "PlacedAsk";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.PlacedAsk".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.PlacedAsk".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GpusOfKind {
+    #[prost(string, tag = "1")]
+    pub model: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub memory_bytes: u64,
+    #[prost(uint32, tag = "3")]
+    pub count: u32,
+}
+impl ::prost::Name for GpusOfKind {
+    const NAME: &'static str = "GpusOfKind";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.GpusOfKind".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.GpusOfKind".into()
+    }
+}
+/// Nodes that are alike: in their pool, their GPUs, slots, CPUs and whole GiB of memory.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct NodeKind {
+    #[prost(string, tag = "1")]
+    pub pool: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "2")]
+    pub gpus: ::prost::alloc::vec::Vec<GpusOfKind>,
+    #[prost(uint32, tag = "3")]
+    pub slots: u32,
+    #[prost(uint32, tag = "4")]
+    pub cpus: u32,
+    /// Of the one with the least.
+    #[prost(uint64, tag = "5")]
+    pub memory_bytes: u64,
+    #[prost(uint64, tag = "6")]
+    pub nodes: u64,
+    #[prost(uint64, tag = "7")]
+    pub idle: u64,
+}
+impl ::prost::Name for NodeKind {
+    const NAME: &'static str = "NodeKind";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.NodeKind".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.NodeKind".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct IdleNode {
+    #[prost(string, tag = "1")]
+    pub node: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub pool: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "3")]
+    pub gpus: u32,
+    #[prost(uint32, tag = "4")]
+    pub slots: u32,
+    /// When the last happened to it, RFC 3339: it has been idle since then at least. Empty when the ledger could not tell.
+    #[prost(string, tag = "5")]
+    pub idle_since: ::prost::alloc::string::String,
+    /// The ledger sequence of the same.
+    #[prost(uint64, tag = "6")]
+    pub since_sequence: u64,
+}
+impl ::prost::Name for IdleNode {
+    const NAME: &'static str = "IdleNode";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.IdleNode".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.IdleNode".into()
+    }
+}
+/// Pending jobs that wait for nodes and ask the same.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Demand {
+    #[prost(uint64, tag = "1")]
+    pub jobs: u64,
+    #[prost(message, optional, tag = "2")]
+    pub resources: ::core::option::Option<super::super::types::v1::ResourceAsk>,
+    #[prost(string, tag = "3")]
+    pub pool: ::prost::alloc::string::String,
+    /// They may stand on named nodes alone: more nodes are no help.
+    #[prost(bool, tag = "4")]
+    pub only_named_nodes: bool,
+    /// How many of which queue.
+    #[prost(btree_map = "string, uint64", tag = "5")]
+    pub queues: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        u64,
+    >,
+    /// Since when the first of them waits, RFC 3339.
+    #[prost(string, tag = "6")]
+    pub waiting_since: ::prost::alloc::string::String,
+    /// On how many open nodes a member has room now.
+    #[prost(uint64, tag = "7")]
+    pub nodes_with_room: u64,
+    /// What would serve them, the fewest nodes first, at most three kinds; empty when no kind that is there could.
+    #[prost(message, repeated, tag = "8")]
+    pub more: ::prost::alloc::vec::Vec<MoreNodes>,
+}
+impl ::prost::Name for Demand {
+    const NAME: &'static str = "Demand";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.Demand".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.Demand".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MoreNodes {
+    /// Its place in kinds, from 0.
+    #[prost(uint32, tag = "1")]
+    pub kind: u32,
+    /// Nodes more for one of the jobs, and for all of them at once.
+    #[prost(uint64, tag = "2")]
+    pub for_one: u64,
+    #[prost(uint64, tag = "3")]
+    pub for_all: u64,
+}
+impl ::prost::Name for MoreNodes {
+    const NAME: &'static str = "MoreNodes";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.MoreNodes".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.MoreNodes".into()
     }
 }
 /// Generated client implementations.
@@ -5140,6 +5487,33 @@ pub mod job_service_client {
                 .insert(GrpcMethod::new("footplate.api.v1.JobService", "ExplainJob"));
             self.inner.unary(req, path, codec).await
         }
+        /// Streams what the scheduler has decided about jobs, as it stands in the ledger: first what is there, and with `follow` what comes.
+        pub async fn watch_decisions(
+            &mut self,
+            request: impl tonic::IntoRequest<super::WatchDecisionsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::Decision>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.JobService/WatchDecisions",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("footplate.api.v1.JobService", "WatchDecisions"),
+                );
+            self.inner.server_streaming(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -5216,6 +5590,20 @@ pub mod job_service_server {
             request: tonic::Request<super::GetJobRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ExplainJobResponse>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the WatchDecisions method.
+        type WatchDecisionsStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::Decision, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Streams what the scheduler has decided about jobs, as it stands in the ledger: first what is there, and with `follow` what comes.
+        async fn watch_decisions(
+            &self,
+            request: tonic::Request<super::WatchDecisionsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::WatchDecisionsStream>,
             tonic::Status,
         >;
     }
@@ -5691,6 +6079,52 @@ pub mod job_service_server {
                     };
                     Box::pin(fut)
                 }
+                "/footplate.api.v1.JobService/WatchDecisions" => {
+                    #[allow(non_camel_case_types)]
+                    struct WatchDecisionsSvc<T: JobService>(pub Arc<T>);
+                    impl<
+                        T: JobService,
+                    > tonic::server::ServerStreamingService<super::WatchDecisionsRequest>
+                    for WatchDecisionsSvc<T> {
+                        type Response = super::Decision;
+                        type ResponseStream = T::WatchDecisionsStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::WatchDecisionsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as JobService>::watch_decisions(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = WatchDecisionsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
                 _ => {
                     Box::pin(async move {
                         let mut response = http::Response::new(
@@ -5857,6 +6291,31 @@ pub mod queue_service_client {
                 .insert(GrpcMethod::new("footplate.api.v1.QueueService", "ListQueues"));
             self.inner.unary(req, path, codec).await
         }
+        /// What is asked of the nodes, which of them lie idle, and how many more of which kind would serve what waits.
+        pub async fn get_capacity(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetCapacityRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetCapacityResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.QueueService/GetCapacity",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("footplate.api.v1.QueueService", "GetCapacity"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -5881,6 +6340,14 @@ pub mod queue_service_server {
             request: tonic::Request<super::ListQueuesRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ListQueuesResponse>,
+            tonic::Status,
+        >;
+        /// What is asked of the nodes, which of them lie idle, and how many more of which kind would serve what waits.
+        async fn get_capacity(
+            &self,
+            request: tonic::Request<super::GetCapacityRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetCapacityResponse>,
             tonic::Status,
         >;
     }
@@ -6036,6 +6503,51 @@ pub mod queue_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListQueuesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/footplate.api.v1.QueueService/GetCapacity" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetCapacitySvc<T: QueueService>(pub Arc<T>);
+                    impl<
+                        T: QueueService,
+                    > tonic::server::UnaryService<super::GetCapacityRequest>
+                    for GetCapacitySvc<T> {
+                        type Response = super::GetCapacityResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetCapacityRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as QueueService>::get_capacity(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetCapacitySvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -10,9 +10,9 @@ use footplate_api::v1::event_service_server::{EventService, EventServiceServer};
 use footplate_api::v1::metric_service_server::{MetricService, MetricServiceServer};
 use footplate_api::v1::queue_service_server::{QueueService, QueueServiceServer};
 use footplate_api::v1::{
-    Event, GetEventRequest, GetHistoryRequest, GetHistoryResponse, IngestRequest, IngestResponse, ListEventsRequest, ListEventsResponse,
-    ListLatestRequest, ListLatestResponse, ListQueuesRequest, ListQueuesResponse, Point, Queue, SetQueueRequest, WatchEventsRequest,
-    WriteResponse,
+    Event, GetCapacityRequest, GetCapacityResponse, GetEventRequest, GetHistoryRequest, GetHistoryResponse, IngestRequest, IngestResponse,
+    ListEventsRequest, ListEventsResponse, ListLatestRequest, ListLatestResponse, ListQueuesRequest, ListQueuesResponse, Point, Queue,
+    SetQueueRequest, WatchEventsRequest, WriteResponse,
 };
 use footplate_service::{Metrics, Readiness, Shutdown};
 use footplate_types::PrincipalId;
@@ -97,6 +97,10 @@ impl QueueService for Desk {
         let mut response = Response::new(ListQueuesResponse { queues });
         response.metadata_mut().insert("x-own", "kept".parse().unwrap());
         Ok(response)
+    }
+
+    async fn get_capacity(&self, _: Request<GetCapacityRequest>) -> Result<Response<GetCapacityResponse>, Status> {
+        Ok(Response::new(GetCapacityResponse::default()))
     }
 }
 

@@ -72,10 +72,12 @@ pub async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
             RunVerb::Rerun(args) => run::rerun::run(args, ctx).await,
         },
         Verb::Job(verb) => match verb {
+            JobVerb::Decisions(args) => job::decisions::run(args, ctx).await,
             JobVerb::Hold(args) => job::hold::run(args, ctx).await,
             JobVerb::Release(args) => job::release::run(args, ctx).await,
         },
         Verb::Queue(verb) => match verb {
+            QueueVerb::Capacity(args) => queue::capacity::run(args, ctx).await,
             QueueVerb::List(args) => queue::list::run(args, ctx).await,
             QueueVerb::Set(args) => queue::set::run(args, ctx).await,
         },

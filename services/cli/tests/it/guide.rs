@@ -55,6 +55,21 @@ fn the_guide_to_queues_does_what_it_says() {
             assert!(out.contains("\n  birds") && out.contains("0 of 2") && out.contains("1 slots"), "{out}");
         }
     }
+    // What was typed last, in detail: the one job's decisions are followed to its end.
+    let run = up.json(&["run", "list"])[0]["runId"].as_str().unwrap().to_owned();
+    let told = up.done(&["job", "decisions", "-f", "--run", &run, "--from", "1", "-o", "json"]);
+    let told: Vec<serde_json::Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let kinds: Vec<&str> = told.iter().map(|decision| decision["kind"].as_str().unwrap()).filter(|kind| *kind != "waiting").collect();
+    assert_eq!(kinds, ["placed", "launched", "ended"], "{told:?}");
+    let placed = told.iter().find(|decision| decision["kind"] == "placed").unwrap();
+    assert_eq!((&placed["queue"], &placed["runId"]), (&"cars".into(), &run.as_str().into()));
+    let lines = up.done(&["job", "decisions", "-n", "1", "--queue", "cars"]);
+    assert!(lines.lines().count() == 1 && lines.contains("ended") && lines.contains("succeeded"), "{lines}");
+    assert_eq!(up.done(&["job", "decisions", "-q", "--queue", "speech"]), "");
+    let capacity = up.json(&["queue", "capacity"]);
+    assert_eq!(capacity["idleNodes"], "1", "{capacity}");
+    assert!(capacity["idle"][0]["idleSince"].as_str().is_some_and(|since| since.starts_with("20")), "{capacity}");
+    assert!(up.done(&["queue", "capacity", "-A"]).contains("nothing waits for nodes"));
     let refused = up.run(&["submit", "--queue", "vision", "--", "true"]);
     assert_eq!(refused.status.code(), Some(4), "{}", String::from_utf8_lossy(&refused.stderr));
 }

@@ -35,6 +35,10 @@ pub struct State {
     pub log: Vec<v1::ReadLogsResponse>,
     pub tags: Vec<v1::SetTagsRequest>,
     pub events: Vec<v1::Event>,
+    pub decisions: Vec<v1::Decision>,
+    /// Streams of decisions that break off after their first.
+    pub broken_streams: u32,
+    pub watched: Vec<v1::WatchDecisionsRequest>,
 }
 
 /// The platform, on a port of its own, for as long as the value lives.
@@ -173,6 +177,21 @@ impl blob_service_server::BlobService for Services {
 
 #[tonic::async_trait]
 impl job_service_server::JobService for Services {
+    type WatchDecisionsStream = Pieces<v1::Decision>;
+
+    async fn watch_decisions(&self, request: Request<v1::WatchDecisionsRequest>) -> Answer<Self::WatchDecisionsStream> {
+        let mut state = self.state();
+        let from = request.get_ref().from_sequence;
+        state.watched.push(request.into_inner());
+        let mut pieces: Vec<_> = state.decisions.iter().filter(|decision| decision.sequence >= from).cloned().map(Ok).collect();
+        if state.broken_streams > 0 {
+            state.broken_streams -= 1;
+            pieces.truncate(1);
+            pieces.push(Err(Status::unavailable("the connection broke")));
+        }
+        Ok(Response::new(tokio_stream::iter(pieces)))
+    }
+
     async fn submit_job(&self, request: Request<v1::SubmitJobRequest>) -> Answer<v1::SubmitJobResponse> {
         let mut state = self.state();
         let token = request.metadata().get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();

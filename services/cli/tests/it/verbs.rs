@@ -198,3 +198,35 @@ fn a_context_file_names_the_platform_and_its_token_goes_nowhere_else() {
     assert_eq!(platform.state().submitted[0].project, "vision");
     assert_eq!(elsewhere.state().tokens, [""]);
 }
+
+#[test]
+fn decisions_are_lines_or_objects_and_a_stream_that_breaks_goes_on_behind_the_last() {
+    let platform = Platform::start();
+    let decision = |sequence, kind: &str, text: &str| v1::Decision {
+        sequence,
+        recorded_at: "2026-01-02T03:04:05Z".to_owned(),
+        run_id: RUN_A.to_owned(),
+        queue: "night".to_owned(),
+        kind: kind.to_owned(),
+        text: text.to_owned(),
+        ..v1::Decision::default()
+    };
+    platform.state().decisions = vec![decision(7, "placed", "attempt 1 placed on n1"), decision(9, "ended", "succeeded: success")];
+    platform.state().broken_streams = 1;
+    let output = platform.run(here(), &["job", "decisions", "--queue", "night", "-n", "5"]);
+    let lines = stdout(&output);
+    assert_eq!(lines.lines().count(), 2, "{lines}");
+    assert!(lines.starts_with("      7  2026-01-02T03:04:05Z  0190aaaaaaaaaa  night"), "{lines}");
+    assert!(lines.contains("placed          attempt 1 placed on n1") && stderr(&output).contains("opening it again"), "{lines}");
+    let watched = platform.state().watched.clone();
+    let asked: Vec<(u64, u32, &str, bool)> =
+        watched.iter().map(|asked| (asked.from_sequence, asked.newest, asked.queue.as_str(), asked.follow)).collect();
+    assert_eq!(asked, [(0, 5, "night", false), (8, 0, "night", false)]);
+    let data = stdout(&platform.run(here(), &["job", "decisions", "--run", RUN_A, "--from", "8", "-f", "-o", "json"]));
+    let data: Value = serde_json::from_str(&data).unwrap();
+    assert_eq!((&data["sequence"], &data["kind"]), (&"9".into(), &"ended".into()), "one object a line");
+    let last = platform.state().watched.last().cloned().unwrap();
+    assert_eq!((last.run_id.as_str(), last.from_sequence, last.newest, last.follow), (RUN_A, 8, 0, true));
+    assert_eq!(stdout(&platform.run(here(), &["job", "decisions", "-q"])), "7\n9\n");
+    assert_eq!(code(&platform.run(here(), &["job", "decisions", "-n", "1", "--from", "1"])), Some(2));
+}

@@ -13,19 +13,23 @@
 mod admit;
 mod after;
 mod assign;
+mod capacity;
 mod decide;
 mod explain;
 mod facts;
 pub mod pack;
 pub mod plan;
+mod preemption;
 mod state;
 
 pub use admit::{Refusal, admit, can_close, can_configure};
 pub use after::{can_follow, order, outlook_after};
 pub use assign::{assignment, assignments};
+pub use capacity::{Asked, Capacity, DEMANDS_MAX, Demand, Help, Idle, Kind, capacity};
 pub use decide::{Forecast, Memory, Ruling, decide};
 pub use explain::{Explanation, PoolRoom, explain, outlook};
 pub use facts::{Facts, Policy, Timeline};
+pub use preemption::{Preemption, preemptions};
 pub use state::{
     Answer, Ask, Attempt, Budget, Chain, Checkpoint, Claim, ClaimKey, Claimed, DEPTH_MAX, EndedJob, Ending, Holding, How, Job, Launch,
     Mark, Member, MemberStage, Node, PastAttempt, Queue, Request, Stage, Stamp, State, Stop, Wanted,

@@ -1,6 +1,7 @@
 //! `JobService`: submissions, requests, reads.
 
 mod asks;
+mod decisions;
 mod history;
 mod pipeline;
 mod read;
@@ -12,22 +13,25 @@ use footplate_api::server::named_project;
 use footplate_api::server::principal;
 use footplate_api::v1::{
     ExplainJobResponse, GetJobRequest, GetJobResponse, JobRequest, JobRequestResponse, ListJobsRequest, ListJobsResponse,
-    ReprioritizeJobRequest, SubmitJobRequest, SubmitJobResponse, SubmitPipelineRequest, SubmitPipelineResponse,
+    ReprioritizeJobRequest, SubmitJobRequest, SubmitJobResponse, SubmitPipelineRequest, SubmitPipelineResponse, WatchDecisionsRequest,
     job_service_server::JobService,
 };
 use footplate_api::{Refusal, reason};
 use footplate_events::facts::{JobCancelRequested, JobHoldRequested, JobReleaseRequested, JobReprioritizeRequested};
 use footplate_scheduler_core::{DEPTH_MAX, Refusal as No};
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
 #[derive(Clone)]
 pub(crate) struct Jobs {
     shell: Shell,
+    /// Ends the streams.
+    stopping: CancellationToken,
 }
 
 impl Jobs {
-    pub(crate) fn new(shell: Shell) -> Self {
-        Self { shell }
+    pub(crate) fn new(shell: Shell, stopping: CancellationToken) -> Self {
+        Self { shell, stopping }
     }
 }
 
@@ -60,6 +64,12 @@ pub(crate) fn refused(no: No) -> Refusal {
 
 #[tonic::async_trait]
 impl JobService for Jobs {
+    type WatchDecisionsStream = decisions::Decisions;
+
+    async fn watch_decisions(&self, request: Request<WatchDecisionsRequest>) -> Result<Response<Self::WatchDecisionsStream>, Status> {
+        Ok(Response::new(self.decisions(request.into_inner()).await?))
+    }
+
     async fn submit_job(&self, request: Request<SubmitJobRequest>) -> Result<Response<SubmitJobResponse>, Status> {
         let actor = principal(&request)?;
         Ok(Response::new(self.submit(request.into_inner(), actor).await?))

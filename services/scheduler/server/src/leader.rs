@@ -1,7 +1,7 @@
 //! The leading scheduler: looks, decides, and keeps every node's assignment what the ledger says.
 
 use crate::desk::Desk;
-use crate::measures::Measures;
+use crate::measures::{Measures, Tally};
 use crate::trials::Trials;
 use footplate_es::Decision;
 use footplate_eventlog::{Broker, Decider, Live, Look, Verdict};
@@ -27,13 +27,25 @@ pub(crate) struct Lead {
     compare_at: Option<Duration>,
     connections: tokio::sync::watch::Receiver<u64>,
     measures: Measures,
+    /// What the last look has decided, while it is not counted.
+    tally: Tally,
 }
 
 impl Lead {
     pub(crate) fn new(broker: Arc<dyn Broker>, policy: Policy, trials: Trials, measures: Measures) -> Self {
         let connections = broker.connections();
         let desk = Desk::new(broker, measures.clone());
-        Self { policy, timeline: None, memory: Memory::default(), desk, trials, compare_at: None, connections, measures }
+        Self {
+            policy,
+            timeline: None,
+            memory: Memory::default(),
+            desk,
+            trials,
+            compare_at: None,
+            connections,
+            measures,
+            tally: Tally::default(),
+        }
     }
 }
 
@@ -69,12 +81,15 @@ impl Decider for Lead {
         let began = Instant::now();
         let facts = Facts { view: look.view, now: look.now, elapsed, seed: look.view, policy: &self.policy, timeline };
         let ruling = decide(state, &facts, &mut self.memory);
-        self.measures.looked(began.elapsed(), &ruling.decisions);
+        self.measures.looked(began.elapsed());
+        self.tally = Tally::of(state, &ruling.decisions);
         ruling.decisions.iter().for_each(|decision| tell(decision, look));
         Verdict { decisions: ruling.decisions, wake_in: ruling.wake_in.map(Millis::duration) }
     }
 
     fn act<'a>(&'a mut self, live: &'a Live<State>, look: &'a Look) -> BoxFuture<'a, Result<(), String>> {
+        // Effects follow what stands in the ledger; what was refused there comes to nothing.
+        self.measures.stands(&std::mem::take(&mut self.tally));
         Box::pin(async move {
             // The broker was away: it may have lost assignments that it had acknowledged.
             let reconnected = self.connections.has_changed().unwrap_or(false);

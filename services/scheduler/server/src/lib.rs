@@ -5,6 +5,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod capacity;
 mod desk;
 mod jobs;
 mod leader;
@@ -21,7 +22,7 @@ use footplate_api::v1::{
     scheduler_view_service_server::SchedulerViewServiceServer,
 };
 use footplate_clock::SharedClock;
-use footplate_eventlog::{Keeper, LeaseConfig, Ledger, Live, follow, lead, snapshot};
+use footplate_eventlog::{Keeper, LeaseConfig, Ledger, Live, Standing, follow, lead_watched, snapshot};
 use footplate_events::{Aggregate, Subject};
 pub use footplate_scheduler_core::Policy;
 use footplate_scheduler_core::{SERVICE, State};
@@ -29,7 +30,7 @@ use footplate_service::Context;
 use footplate_types::ServiceName;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// How the scheduler runs.
 #[derive(Clone, Debug)]
@@ -105,14 +106,15 @@ pub async fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, contex
     let snapshots = config.snapshots.as_ref().map(|keeper| keeper.of("scheduler", FORM));
     let live: Live<State> = snapshot::open(snapshots.clone(), ledger).await;
     let token = context.shutdown.token();
-    let measures = Measures::register(&context.metrics);
+    let (standing, stands) = watch::channel(Standing::Candidate);
+    let measures = Measures::register(&context.metrics, clock, &stands);
 
     let view = follow(ledger.clone(), filters(), live.clone(), token.clone());
     context.supervisor.spawn_infallible("scheduler view", view);
     if let Some(snapshots) = snapshots {
         context.supervisor.spawn_infallible("scheduler snapshots", snapshots.keep(ledger.clone(), live.clone(), token.clone()));
     }
-    let counting = measures::count_pending(live.clone(), measures.clone(), token.clone());
+    let counting = measures::keep_counting(live.clone(), measures.clone(), token.clone());
     context.supervisor.spawn_infallible("scheduler measures", counting);
     let latch = context.readiness.latch("scheduler view");
     let (read, behind, until) = (live.clone(), ledger.clone(), token.clone());
@@ -124,7 +126,8 @@ pub async fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, contex
     let trials = Trials::new(ledger.clone(), clock.clone(), config);
     let decider = Lead::new(ledger.broker().clone(), config.policy.clone(), trials, measures);
     let lease = LeaseConfig { service: service(), instance: config.instance.clone(), lease: config.lease };
-    let leading = lead(ledger.clone(), lease, live.clone(), decider, Arc::new(Notify::new()), token);
+    let wake = Arc::new(Notify::new());
+    let leading = lead_watched(ledger.clone(), lease, live.clone(), decider, wake, standing, token.clone());
     context.supervisor.spawn_infallible("scheduler leader", async move {
         if let Err(error) = leading.await {
             tracing::error!(%error, "this instance does not lead; it goes on answering, and must be upgraded to lead");
@@ -133,7 +136,7 @@ pub async fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, contex
 
     let shell = Shell::new(service().as_str(), &config.instance, ledger.clone(), live.clone(), clock.clone(), config.wait);
     Handle {
-        jobs: Jobs::new(shell.clone()),
+        jobs: Jobs::new(shell.clone(), token),
         queues: Queues::new(shell),
         views: Views::new(ledger.clone(), live.clone(), config.wait),
         live,

@@ -1,27 +1,39 @@
-//! What the scheduler tells of itself, in Prometheus form. Only what this process did or sees: a deposed leader's numbers stand still.
+//! What the scheduler tells of itself, in Prometheus form; `docs/reference/scheduler-metrics.md` has each by name.
+//!
+//! What an instance sees every instance tells, of its own view. What follows from leading the leader alone tells, of what it did and what stands in the
+//! ledger: an instance that leads no more shows none of it, rather than numbers that stand still.
 
+mod census;
+mod show;
+
+use census::Census;
+use footplate_clock::SharedClock;
 use footplate_es::Decision;
-use footplate_eventlog::Live;
+use footplate_eventlog::{Live, Standing};
 use footplate_events::Event;
 use footplate_events::facts::{Cause, StopCause};
-use footplate_scheduler_core::{Stage, State};
+use footplate_scheduler_core::{Preemption, State, preemptions};
 use footplate_service::Metrics;
-use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use show::Board;
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::fmt;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// How often the lengths of the queues are counted at most.
+/// How often the view is counted at most.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
+/// How many times as long as a count took it rests after it: counting takes 2 % of a core at most, however much there is.
+const REST: u32 = 50;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfQueue {
-    queue: String,
-    state: &'static str,
+struct ByType {
+    r#type: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -29,13 +41,78 @@ struct ByCause {
     cause: &'static str,
 }
 
+fn leads(standing: &watch::Receiver<Standing>) -> bool {
+    matches!(*standing.borrow(), Standing::Leads { .. })
+}
+
+/// A metric that is there while this instance leads.
+#[derive(Clone, Debug)]
+struct Led<M> {
+    metric: M,
+    standing: watch::Receiver<Standing>,
+}
+
+impl<M: EncodeMetric> EncodeMetric for Led<M> {
+    fn encode(&self, encoder: MetricEncoder<'_>) -> fmt::Result {
+        self.metric.encode(encoder)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        self.metric.metric_type()
+    }
+
+    fn is_empty(&self) -> bool {
+        !leads(&self.standing) || self.metric.is_empty()
+    }
+}
+
+/// What a look has decided, to be counted once it stands in the ledger.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    types: BTreeMap<String, u64>,
+    placements: u64,
+    members: u64,
+    stops: BTreeMap<&'static str, u64>,
+    requeues: BTreeMap<&'static str, u64>,
+    preemptions: BTreeMap<&'static str, u64>,
+}
+
+impl Tally {
+    /// Of what a look at `state` has decided.
+    pub(crate) fn of(state: &State, decisions: &[Decision]) -> Self {
+        let mut tally = Self::default();
+        for decision in decisions {
+            *tally.types.entry(decision.event.event_type().to_string()).or_default() += 1;
+            match &decision.event {
+                Event::JobPlaced(placed) => {
+                    tally.placements += 1;
+                    tally.members += placed.members.len() as u64;
+                }
+                Event::JobStopRequested(stop) => *tally.stops.entry(stop_word(stop.cause)).or_default() += 1,
+                Event::JobRequeued(requeued) => *tally.requeues.entry(cause_word(requeued.cause)).or_default() += 1,
+                _ => {}
+            }
+        }
+        for preemption in preemptions(state, decisions) {
+            let cause = match preemption {
+                Preemption::Priority => "priority",
+                Preemption::Reclaim => "reclaim",
+            };
+            *tally.preemptions.entry(cause).or_default() += 1;
+        }
+        tally
+    }
+}
+
 /// The scheduler's metrics. A cheap handle.
 #[derive(Clone)]
 pub(crate) struct Measures {
-    jobs: Family<OfQueue, Gauge>,
+    board: Board,
+    decisions: Family<ByType, Counter>,
     placements: Counter,
-    decisions: Counter,
+    members: Counter,
     stops: Family<ByCause, Counter>,
+    preemptions: Family<ByCause, Counter>,
     requeues: Family<ByCause, Counter>,
     cycle: Histogram,
     assignments: Counter,
@@ -43,47 +120,55 @@ pub(crate) struct Measures {
 }
 
 impl Measures {
-    pub(crate) fn register(metrics: &Metrics) -> Self {
+    pub(crate) fn register(metrics: &Metrics, clock: &SharedClock, standing: &watch::Receiver<Standing>) -> Self {
         let measures = Self {
-            jobs: Family::default(),
+            board: Board::new(clock.clone(), standing.clone()),
+            decisions: Family::default(),
             placements: Counter::default(),
-            decisions: Counter::default(),
+            members: Counter::default(),
             stops: Family::default(),
+            preemptions: Family::default(),
             requeues: Family::default(),
             // 50 µs to 1.6 s.
             cycle: Histogram::new(exponential_buckets(0.000_05, 2.0, 16)),
             assignments: Counter::default(),
             assignment_conflicts: Counter::default(),
         };
+        let Self { board, decisions, placements, members, stops, preemptions, requeues, cycle, assignments, assignment_conflicts } =
+            measures.clone();
         metrics.register(|registry| {
-            registry.register("jobs", "Jobs that have not ended, by queue and state", measures.jobs.clone());
-            registry.register("placements", "Gangs placed by this instance", measures.placements.clone());
-            registry.register("decisions", "Events decided by this instance", measures.decisions.clone());
-            registry.register("stops", "Stops requested by this instance, by cause", measures.stops.clone());
-            registry.register("requeues", "Attempts requeued by this instance, by cause", measures.requeues.clone());
-            registry.register("cycle_seconds", "How long one look at the state took", measures.cycle.clone());
-            registry.register("assignments_written", "Assignments written by this instance", measures.assignments.clone());
+            registry.register_collector(Box::new(board));
+            registry.register("decisions", "Events decided and in the ledger, by type", led(decisions, standing));
+            registry.register("placements", "Gangs placed", led(placements, standing));
+            registry.register("members_placed", "Members of the gangs placed", led(members, standing));
+            registry.register("stops", "Stops requested, by cause", led(stops, standing));
+            let told = "Gangs stopped for others, by whether a priority inside their queue or another queue's own asks it";
+            registry.register("preemptions", told, led(preemptions, standing));
+            registry.register("requeues", "Attempts requeued, by cause", led(requeues, standing));
+            registry.register("cycle_seconds", "How long one look at the state took", led(cycle, standing));
+            registry.register("assignments_written", "Assignments written", led(assignments, standing));
             let told = "Assignments that another leader had written first";
-            registry.register("assignment_conflicts", told, measures.assignment_conflicts.clone());
+            registry.register("assignment_conflicts", told, led(assignment_conflicts, standing));
         });
         measures
     }
 
-    pub(crate) fn looked(&self, took: Duration, decisions: &[Decision]) {
+    /// A look took so long.
+    pub(crate) fn looked(&self, took: Duration) {
         self.cycle.observe(took.as_secs_f64());
-        self.decisions.inc_by(decisions.len() as u64);
-        for decision in decisions {
-            match &decision.event {
-                Event::JobPlaced(_) => {
-                    self.placements.inc();
-                }
-                Event::JobStopRequested(stop) => {
-                    self.stops.get_or_create(&ByCause { cause: stop_word(stop.cause) }).inc();
-                }
-                Event::JobRequeued(requeued) => {
-                    self.requeues.get_or_create(&ByCause { cause: cause_word(requeued.cause) }).inc();
-                }
-                _ => {}
+    }
+
+    /// What was decided stands in the ledger.
+    pub(crate) fn stands(&self, tally: &Tally) {
+        for (name, count) in &tally.types {
+            self.decisions.get_or_create(&ByType { r#type: name.clone() }).inc_by(*count);
+        }
+        self.placements.inc_by(tally.placements);
+        self.members.inc_by(tally.members);
+        let by_cause = [(&self.stops, &tally.stops), (&self.requeues, &tally.requeues), (&self.preemptions, &tally.preemptions)];
+        for (family, counts) in by_cause {
+            for (cause, count) in counts {
+                family.get_or_create(&ByCause { cause }).inc_by(*count);
             }
         }
     }
@@ -95,35 +180,22 @@ impl Measures {
     pub(crate) fn lost_assignment(&self) {
         self.assignment_conflicts.inc();
     }
-
-    fn count(&self, state: &State) {
-        let mut counts: BTreeMap<OfQueueKey<'_>, i64> = BTreeMap::new();
-        for name in state.queues().keys() {
-            counts.insert((name.as_str(), "pending"), 0);
-            counts.insert((name.as_str(), "active"), 0);
-        }
-        for job in state.jobs().values() {
-            let stage = match job.stage {
-                Stage::Pending { .. } => "pending",
-                Stage::Active(_) => "active",
-            };
-            *counts.entry((job.spec.queue.as_str(), stage)).or_default() += 1;
-        }
-        for ((queue, stage), count) in counts {
-            self.jobs.get_or_create(&OfQueue { queue: queue.to_owned(), state: stage }).set(count);
-        }
-    }
 }
 
-type OfQueueKey<'a> = (&'a str, &'static str);
+fn led<M>(metric: M, standing: &watch::Receiver<Standing>) -> Led<M> {
+    Led { metric, standing: standing.clone() }
+}
 
-/// Keeps the lengths of the queues in step with the view.
-pub(crate) async fn count_pending(live: Live<State>, measures: Measures, shutdown: CancellationToken) {
+/// Keeps what is counted of the view in step with it: beside the leader, never within its look.
+pub(crate) async fn keep_counting(live: Live<State>, measures: Measures, shutdown: CancellationToken) {
     let mut changes = live.changes();
     loop {
-        measures.count(&live.read());
+        changes.mark_unchanged();
+        let began = Instant::now();
+        measures.board.put(Census::take(&live).await);
+        let rest = COUNT_EVERY.max(began.elapsed().saturating_mul(REST));
         let changed = async {
-            tokio::time::sleep(COUNT_EVERY).await;
+            tokio::time::sleep(rest).await;
             changes.changed().await
         };
         tokio::select! {
@@ -163,50 +235,5 @@ pub(crate) const fn cause_word(cause: Cause) -> &'static str {
         Cause::PendingTooLong => "pending_too_long",
         Cause::Void => "void",
         Cause::Dependency => "dependency",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use footplate_es::harness::Story;
-    use footplate_events::Subject;
-    use footplate_events::facts::{JobEnded, JobSubmitted, Outcome};
-    use footplate_types::{AttemptNumber, Digest, ProjectName, RunId};
-
-    /// 26, armada#4904, volcano#4529, HAMi#2186, kueue#12171, #14050: gauges stayed after what they counted was gone, a sum of nothing was not a number.
-    #[test]
-    fn complaint_26_a_gauge_is_what_the_view_holds_exactly_nothing_included_and_every_value_is_a_number() {
-        let metrics = Metrics::default();
-        let measures = Measures::register(&metrics);
-        let mut story = Story::new();
-        measures.count(&story.folded());
-        let of = |state: &'static str| measures.jobs.get(&OfQueue { queue: "default".to_owned(), state }).map(|gauge| gauge.get());
-        assert_eq!(of("pending"), None, "of a queue that never was nothing is told");
-        let subject = Subject::job(&ProjectName::parse("vision").unwrap(), RunId::from_bytes([1; 16]));
-        let spec = footplate_wire::job_spec_from_wire(&footplate_api::types::JobSpec {
-            name: "train".to_owned(),
-            resources: Some(footplate_api::types::ResourceAsk { nodes: 1, per_node: Some(Default::default()) }),
-            launch: Some(footplate_api::types::DocumentRef { digest: Digest::of(b"launch").to_string(), bytes: 6 }),
-            ..Default::default()
-        });
-        story.record(subject.clone(), JobSubmitted { spec: spec.unwrap(), body: Digest::of(b"body") });
-        measures.count(&story.folded());
-        assert_eq!((of("pending"), of("active")), (Some(1), Some(0)));
-        let ended = JobEnded {
-            outcome: Outcome::Cancelled,
-            cause: Cause::Cancelled,
-            attempt: AttemptNumber(0),
-            root: None,
-            request: None,
-            message: String::new(),
-        };
-        story.record(subject, ended);
-        measures.count(&story.folded());
-        assert_eq!((of("pending"), of("active")), (Some(0), Some(0)));
-        // What this instance never did it does not tell of: a follower placed nothing.
-        let shown = metrics.show();
-        assert!(shown.contains("placements_total 0"), "{shown}");
-        assert!(!shown.contains("NaN") && !shown.to_lowercase().contains(" inf"), "{shown}");
     }
 }

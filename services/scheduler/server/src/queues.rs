@@ -3,7 +3,10 @@
 use crate::jobs::refused;
 use crate::shell::Shell;
 use footplate_api::server::principal;
-use footplate_api::v1::{ListQueuesRequest, ListQueuesResponse, Queue, SetQueueRequest, WriteResponse, queue_service_server::QueueService};
+use footplate_api::v1::{
+    GetCapacityRequest, GetCapacityResponse, ListQueuesRequest, ListQueuesResponse, Queue, SetQueueRequest, WriteResponse,
+    queue_service_server::QueueService,
+};
 use footplate_api::{Refusal, reason};
 use footplate_events::facts::{QueueConfigured, Quota};
 use footplate_events::{Event, Recorded, Subject};
@@ -153,5 +156,9 @@ impl QueueService for Queues {
         self.shell.at_least(request.into_inner().at_least).await?;
         let queues = list(&self.shell.live.read());
         Ok(Response::new(ListQueuesResponse { queues }))
+    }
+
+    async fn get_capacity(&self, request: Request<GetCapacityRequest>) -> Result<Response<GetCapacityResponse>, Status> {
+        Ok(Response::new(crate::capacity::told(&self.shell, request.get_ref()).await?))
     }
 }

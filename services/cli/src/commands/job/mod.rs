@@ -1,5 +1,6 @@
 //! Verbs of `job`: claims on compute.
 
+pub mod decisions;
 pub mod hold;
 pub mod release;
 

@@ -1,8 +1,10 @@
 //! Preemption: whole gangs, least cost, never useless, never snatched back.
 
 use crate::world::*;
-use footplate_events::Event;
+use footplate_es::Decision;
 use footplate_events::facts::*;
+use footplate_events::{Event, Subject};
+use footplate_scheduler_core::{Preemption, preemptions};
 
 fn low(nodes: u32, slots: u32) -> JobSpec {
     JobSpec { preemptible: true, ..spec(nodes, slots) }
@@ -266,4 +268,33 @@ fn a_victim_that_succeeds_before_it_obeys_has_succeeded() {
     world.settle();
     assert_eq!(world.end(victim).outcome, Outcome::Succeeded);
     assert!(world.is_active(urgent));
+}
+
+/// What the next look says, and which rules its preemptions follow.
+fn rules(world: &World) -> (Vec<Preemption>, Vec<Decision>) {
+    let decisions = world.ruling().decisions;
+    (preemptions(&world.state, &decisions), decisions)
+}
+
+#[test]
+fn a_preemption_tells_which_rule_it_follows() {
+    let mut world = World::new();
+    let guarantee = Quota { gpus: None, slots: Some(1) };
+    world.record(Subject::queue(&queue_name("own")), QueueConfigured { guarantee, ..QueueConfigured::default() });
+    world.slots("n1", 2);
+    let (first, second) = (world.running(low(1, 1)), world.running(low(1, 1)));
+    assert_eq!(rules(&world).0, []);
+    world.submit(high(1, 1));
+    let (followed, decisions) = rules(&world);
+    assert_eq!(followed, [Preemption::Priority]);
+    world.append(decisions);
+    assert_eq!(world.stop_cause(second), Some(StopCause::Preempted));
+    world.submit(JobSpec { queue: queue_name("own"), ..spec(1, 1) });
+    let (followed, decisions) = rules(&world);
+    assert_eq!(followed, [Preemption::Reclaim]);
+    world.append(decisions);
+    assert_eq!(world.stop_cause(first), Some(StopCause::Preempted));
+    // A stop for another cause is none.
+    world.submit(JobSpec { queue: queue_name("own"), priority: 20, ..spec(1, 1) });
+    assert_eq!(rules(&world).0, []);
 }

@@ -45,7 +45,8 @@ fn root(root: Option<&RootCause>) -> String {
     })
 }
 
-fn line(event: &Event) -> String {
+/// An event of a job, in words.
+pub(super) fn line(event: &Event) -> String {
     match event {
         Event::JobSubmitted(fact) => format!("submitted to queue {} with priority {}", fact.spec.queue, fact.spec.priority),
         Event::JobWaiting(fact) => reason_words(&fact.reason),

@@ -34,6 +34,20 @@ pub(super) fn reason_words(reason: &WaitReason) -> String {
     }
 }
 
+/// Why a job waits, in one word.
+pub(super) const fn reason_word(reason: &WaitReason) -> &'static str {
+    match reason {
+        WaitReason::Held => "held",
+        WaitReason::QueueHeld => "queue_held",
+        WaitReason::Quota { .. } => "quota",
+        WaitReason::Resources { .. } => "resources",
+        WaitReason::NoSuchNode { .. } => "no_such_node",
+        WaitReason::Backoff => "backoff",
+        WaitReason::Preempting => "preempting",
+        WaitReason::Dependencies { .. } => "dependencies",
+    }
+}
+
 pub(super) fn living(job: &Job) -> Shown {
     let reason = match &job.stage {
         Stage::Pending { reason, .. } => reason.as_ref().map(reason_words).unwrap_or_default(),

@@ -63,6 +63,9 @@ async fn a_leader_stalled_in_the_middle_of_a_placement_places_nothing_once_anoth
         .collect();
     assert_eq!(placements.len(), 1, "the stalled placement was refused: {placements:?}");
     assert!(other.verified().await.equal);
+    // Who was deposed tells nothing any more of what follows from leading, and never counted what was refused.
+    let deposed = stage.scheduler.context.metrics.show();
+    assert!(deposed.contains("footplate_scheduler_leads 0") && !deposed.contains("placements_total"), "{deposed}");
     stage.scheduler.stop().await;
     other.stop().await;
 }

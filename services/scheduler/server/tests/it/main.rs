@@ -3,10 +3,13 @@
 
 mod after;
 mod assignments;
+mod capacity;
+mod decisions;
 mod hands;
 mod hostile;
 mod leaders;
 mod life;
+mod measures;
 mod queues;
 mod reads;
 mod real;
