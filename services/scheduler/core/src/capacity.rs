@@ -45,6 +45,7 @@ pub struct Idle {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct KindKey {
     pool: Option<String>,
+    labels: BTreeMap<String, String>,
     gpus: BTreeMap<(GpuModel, u64), u32>,
     slots: u32,
     cpus: u32,
@@ -58,7 +59,7 @@ impl KindKey {
             *gpus.entry((gpu.model.clone(), gpu.memory_bytes)).or_default() += 1;
         }
         let (pool, slots, cpus, memory) = (shape.pool.clone(), shape.slots, shape.cpus, shape.memory_bytes / MEMORY_STEP);
-        Self { pool, gpus, slots, cpus, memory }
+        Self { pool, labels: shape.labels.clone(), gpus, slots, cpus, memory }
     }
 }
 
@@ -169,14 +170,17 @@ impl<'s> Free<'s> {
     }
 }
 
-fn is_in_pool(shape: &NodeShape, spec: &JobSpec) -> bool {
-    spec.placement.pool.as_deref().is_none_or(|pool| shape.pool.as_deref() == Some(pool))
+/// Whether a node of this shape is where the job asks to be: its pool and its labels.
+fn is_where_asked(shape: &NodeShape, spec: &JobSpec) -> bool {
+    let place = &spec.placement;
+    let in_pool = place.pool.as_deref().is_none_or(|pool| shape.pool.as_deref() == Some(pool));
+    in_pool && place.labels.iter().all(|(key, value)| shape.labels.get(key) == Some(value))
 }
 
 fn may_stand(name: &NodeName, shape: &NodeShape, spec: &JobSpec) -> bool {
     let place = &spec.placement;
     let is_named = place.nodes.is_empty() || place.nodes.contains(name);
-    is_named && !place.exclude.contains(name) && is_in_pool(shape, spec)
+    is_named && !place.exclude.contains(name) && is_where_asked(shape, spec)
 }
 
 /// What is asked, what is idle, what would help. It walks all jobs once, and all nodes once for each of the demands that it tells.
@@ -256,15 +260,31 @@ fn help(demand: &mut Demand, open: &[(&NodeName, Free<'_>)], kinds: &[Kind]) {
     if !spec.placement.nodes.is_empty() {
         return;
     }
+    if spec.placement.same_rack && spec.resources.nodes > 1 {
+        // Which rack a new node would stand in is not told: no number of them is promised to help.
+        demand.fitting = most_in_one_rack(open, &spec);
+        return;
+    }
     let members = u64::from(spec.resources.nodes);
     let (for_one, lacking) = (members.saturating_sub(there_for(1)), members.saturating_mul(jobs).saturating_sub(there_for(jobs)));
-    for (at, kind) in kinds.iter().enumerate().filter(|(_, kind)| is_in_pool(&kind.shape, &spec)) {
+    for (at, kind) in kinds.iter().enumerate().filter(|(_, kind)| is_where_asked(&kind.shape, &spec)) {
         let seats = Free::empty(&kind.shape).seats(ask);
         if seats > 0 {
             demand.help.push(Help { kind: at, for_one, for_all: lacking.div_ceil(seats.min(jobs).max(1)) });
         }
     }
     demand.help.sort_by_key(|help| (help.for_all, help.kind));
+}
+
+/// On how many nodes of the rack that has the most of them one member each finds room.
+fn most_in_one_rack(open: &[(&NodeName, Free<'_>)], spec: &JobSpec) -> u64 {
+    let mut racks: BTreeMap<&str, u64> = BTreeMap::new();
+    for (_, free) in open.iter().filter(|(name, free)| may_stand(name, free.shape, spec) && free.seats(&spec.resources.per_node) > 0) {
+        if let Some(rack) = free.shape.rack.as_deref() {
+            *racks.entry(rack).or_default() += 1;
+        }
+    }
+    racks.into_values().max().unwrap_or(0)
 }
 
 fn idle(state: &State) -> Vec<Idle> {

@@ -39,7 +39,7 @@ pub fn explain(state: &State, run: &RunId, now: Timestamp) -> Option<Explanation
     if let Some(waits) = crate::after::explain(state, job) {
         return Some(waits);
     }
-    let waits = |other: &&Job| other.spec.queue == job.spec.queue && other.attempt().is_none();
+    let waits = |other: &&Job| other.spec.queue == job.spec.queue && other.attempt().is_none() && !other.tied;
     let position = state.jobs().values().filter(waits).filter(|other| other.turn() < job.turn()).count() as u64 + 1;
     let pending = state.index().pending.get(&job.spec.queue).copied().unwrap_or(0);
     let reason = fresh(state, job, reason.as_ref());

@@ -23,6 +23,8 @@ pub enum Forecast {
 const AHEAD_MOST: usize = 256;
 /// The most ends that are looked at.
 const ENDS_MOST: usize = 1_024;
+/// How often a place is looked for at most: each time is a walk over all nodes, and the view stands still meanwhile.
+const LOOKS_MOST: usize = 1_000;
 
 /// When something is over, and what it holds until then.
 #[derive(Clone, Copy)]
@@ -71,7 +73,11 @@ pub(crate) fn forecast(state: &State, run: &RunId, now: Timestamp) -> Forecast {
     }
     let mut placed: Vec<(&Job, Vec<(usize, Claim)>)> = Vec::new();
     let mut at = 0;
+    let mut looks = 0;
     for _ in 0..ENDS_MOST {
+        if looks > LOOKS_MOST {
+            break;
+        }
         let mut without: BTreeSet<Digest> = BTreeSet::new();
         let mut waiting = Vec::new();
         for job in std::mem::take(&mut ahead) {
@@ -79,6 +85,7 @@ pub(crate) fn forecast(state: &State, run: &RunId, now: Timestamp) -> Forecast {
             let rests =
                 matches!(&job.stage, Stage::Pending { since, backoff, .. } if backoff.0 > now.millis_since(since.at).saturating_add(at));
             let lacks = rests || without.contains(&job.class) || shares.lacks(&job.spec, true).is_some();
+            looks += usize::from(!lacks);
             let seats = if lacks { None } else { board.seat(shape, When::Coming) };
             let Some(seats) = seats else {
                 if !lacks {

@@ -6,7 +6,7 @@
 use super::room::{Room, suits};
 use crate::facts::Settled;
 use crate::state::{Holding, Node, State};
-use footplate_events::facts::{JobSpec, MemberPlacement, StopCause};
+use footplate_events::facts::{JobSpec, MemberPlacement, StopCause, WaitReason};
 use footplate_types::{Digest, GpuUuid, NodeName, QueueName, SlotIndex};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,6 +79,8 @@ pub(crate) struct Ground {
     journal: (u64, Vec<usize>),
     racks: BTreeMap<Option<String>, u32>,
     fits: BTreeMap<Digest, Fit>,
+    /// What was told of shapes that find no room, and how far the journal had come then.
+    told: BTreeMap<Digest, ((u64, usize), WaitReason)>,
     /// By queue.
     pub(super) standing: BTreeMap<QueueName, Standing>,
     /// What the open nodes have that is healthy, in use or not.
@@ -105,6 +107,7 @@ impl Ground {
         }
         if self.fits.len() > FITS_MOST {
             self.fits.clear();
+            self.told.clear();
         }
         if self.journal.1.len() > JOURNAL_MOST {
             self.journal = (self.journal.0 + 1, Vec::new());
@@ -200,6 +203,20 @@ impl Ground {
         let fit = self.fits.entry(class).or_default();
         fit.refresh(nodes, &self.plots, &self.changes, &self.journal, spec, avoid);
         fit
+    }
+
+    fn now(&self) -> (u64, usize) {
+        (self.journal.0, self.journal.1.len())
+    }
+
+    /// What was told of a shape that finds no room, if nothing has changed since.
+    pub(super) fn told(&self, class: &Digest) -> Option<WaitReason> {
+        self.told.get(class).filter(|(at, _)| *at == self.now()).map(|(_, reason)| reason.clone())
+    }
+
+    /// Notes what is told of a shape that finds no room.
+    pub(super) fn tell(&mut self, class: Digest, reason: &WaitReason) {
+        self.told.insert(class, (self.now(), reason.clone()));
     }
 
     /// Where the jobs of a class fitted when it was asked for last.

@@ -83,19 +83,28 @@ impl<'a> Round<'a> {
             if self.room_of(shape).never || pass.is_touched(&job.run) {
                 continue;
             }
-            // Beside what was promised to those before it.
-            let lacks = self.shares.lacks(&job.spec, true).is_some();
-            if self.shares.promises() < policy.reservations_max {
-                self.shares.promise(job);
-            }
-            if lacks {
+            // Beside what was promised to those before it. Where its quota is what it lacks and nodes are not, that is kept for it.
+            if self.shares.lacks(&job.spec, true).is_some() {
+                if self.room_of(shape).open {
+                    self.promise(policy.reservations_max, job);
+                }
                 continue;
             }
             // Whoever stands behind it must not be given what it takes when its turn comes.
             match self.board.seat(shape, When::Now).or_else(|| self.seat_coming(shape)) {
-                Some(seats) => self.keep(job, Some(0), seats.into_iter().map(|(at, _)| (at, self.board.coming(at).clone())).collect()),
+                Some(seats) => {
+                    self.promise(policy.reservations_max, job);
+                    self.keep(job, Some(0), seats.into_iter().map(|(at, _)| (at, self.board.coming(at).clone())).collect());
+                }
                 None => self.reserve(pass.facts, state, job),
             }
+        }
+    }
+
+    /// Keeps what a job asks under the quotas above it, for as many jobs as may hold reservations.
+    fn promise(&mut self, most: usize, job: &Job) {
+        if self.shares.promises() < most {
+            self.shares.promise(job);
         }
     }
 

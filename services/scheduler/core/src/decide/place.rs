@@ -58,7 +58,7 @@ pub(super) struct RoomOf {
     /// When everything that is being stopped has left.
     coming: bool,
     /// There would be if everybody left.
-    open: bool,
+    pub(super) open: bool,
     /// There never would be, on all nodes that ever registered.
     pub(super) never: bool,
 }
@@ -67,8 +67,8 @@ pub(super) struct RoomOf {
 enum Turned {
     /// It starts, or something is kept for it.
     Served,
-    /// It waits, and so does everybody behind it in its group.
-    Waits(WaitReason),
+    /// It waits, and so does everybody behind it in its group: why, with the words where it is for a quota.
+    Waits(Wait, Option<String>),
 }
 
 /// Places what can be placed, preempts for what may preempt, and records why the others wait.
@@ -218,28 +218,30 @@ impl<'a> Round<'a> {
         if pass.is_touched(&job.run) {
             return;
         }
-        let wait = match self.kept_back(pass, job) {
-            Some(wait) => wait,
-            None => match self.try_to_start(pass, job) {
-                Turned::Served => return,
-                Turned::Waits(wait) => wait,
-            },
-        };
-        self.tell(pass, job, wait);
+        if let Some(wait) = self.kept_back(pass, job) {
+            return self.tell(pass, job, wait);
+        }
+        let Turned::Waits(wait, quota) = self.try_to_start(pass, job) else { return };
+        if job.told() != Some(wait) {
+            let reason = self.words(pass, job, quota);
+            self.tell(pass, job, reason);
+        }
     }
 
     fn consider(&mut self, pass: &mut Pass<'a>, head: &Head<'a>) {
         if pass.is_touched(&head.job.run) {
             return self.shares.go_on(head);
         }
-        let Turned::Waits(wait) = self.try_to_start(pass, head.job) else { return self.shares.go_on(head) };
-        self.tell(pass, head.job, wait.clone());
-        if !head.is_of_group() {
-            return;
-        }
+        let Turned::Waits(wait, quota) = self.try_to_start(pass, head.job) else { return self.shares.go_on(head) };
         let state = pass.state;
-        let Some(group) = state.group_of(head.job) else { return };
-        // Whoever stands before it has had its own turn.
+        let group = if head.is_of_group() { state.group_of(head.job) } else { None };
+        let is_news = head.job.told() != Some(wait) || group.is_some_and(|group| group.told_otherwise(wait).next().is_some());
+        // The words take a walk over all nodes: only for who is told them.
+        let reason = is_news.then(|| self.words(pass, head.job, quota));
+        if let Some(reason) = &reason {
+            self.tell(pass, head.job, reason.clone());
+        }
+        let Some(group) = group else { return };
         for job in self.short_ones_behind(state, head.job, group) {
             if pass.is_full() {
                 return;
@@ -251,12 +253,14 @@ impl<'a> Round<'a> {
                 self.start(pass, job, &seats);
             }
         }
-        for turn in group.told_otherwise(Wait::of(&wait)).filter(|turn| **turn > head.turn) {
+        let Some(reason) = reason else { return };
+        // Whoever stands before it has had its own turn.
+        for turn in group.told_otherwise(wait).filter(|turn| **turn > head.turn) {
             if pass.is_full() {
                 return;
             }
             if let Some(job) = state.jobs().get(&turn.2) {
-                self.tell(pass, job, wait.clone());
+                self.tell(pass, job, reason.clone());
             }
         }
     }
@@ -267,7 +271,7 @@ impl<'a> Round<'a> {
         let turned = self.try_to_place(pass, job);
         match turned {
             Turned::Served => self.free_holds(job),
-            Turned::Waits(_) => self.lift(job, false),
+            Turned::Waits(..) => self.lift(job, false),
         }
         turned
     }
@@ -284,22 +288,29 @@ impl<'a> Round<'a> {
         if lacks_coming.is_none()
             && let Some(seats) = self.seat_coming(shape)
         {
-            let wait = self.wait_for_leavers(pass, job, &seats, lacks_now);
+            let wait = self.wait_for_leavers(job, &seats, lacks_now);
             self.tell(pass, job, wait);
             return Turned::Served;
         }
         if self.preempt_for(pass, job)
             && let Some(seats) = self.seat_coming(shape)
         {
-            let _ = self.wait_for_leavers(pass, job, &seats, None);
+            let _ = self.wait_for_leavers(job, &seats, None);
             self.tell(pass, job, WaitReason::Preempting);
             return Turned::Served;
         }
-        if let Some(detail) = lacks_coming {
-            return Turned::Waits(WaitReason::Quota { detail });
+        if let Some(detail) = lacks_coming.or(lacks_now) {
+            return Turned::Waits(Wait::Quota, Some(detail));
         }
-        let reason = self.no_room(pass, job);
-        Turned::Waits(lacks_now.map_or(reason, |detail| WaitReason::Quota { detail }))
+        let never = self.board.suiting(shape) < shape.nodes();
+        Turned::Waits(if never { Wait::NoSuchNode } else { Wait::Resources }, None)
+    }
+
+    fn words(&mut self, pass: &Pass<'_>, job: &Job, quota: Option<String>) -> WaitReason {
+        match quota {
+            Some(detail) => WaitReason::Quota { detail },
+            None => self.no_room(pass, job),
+        }
     }
 
     pub(super) fn seat_coming(&mut self, shape: Shape<'_>) -> Option<Vec<Seat>> {
@@ -312,10 +323,12 @@ impl<'a> Round<'a> {
         if let Some(told) = self.told.get(&job.class) {
             return told.clone();
         }
-        let reason = match lack(pass.state, &mut self.board, Shape::of(job)) {
+        // What was found when the nodes stood exactly as they do holds still.
+        let reason = self.board.ground.told(&job.class).unwrap_or_else(|| match lack(pass.state, &mut self.board, Shape::of(job)) {
             Lack::Never(detail) => WaitReason::NoSuchNode { detail },
             Lack::Now(detail) => WaitReason::Resources { detail },
-        };
+        });
+        self.board.ground.tell(job.class, &reason);
         self.told.insert(job.class, reason.clone());
         reason
     }
@@ -345,18 +358,16 @@ impl<'a> Round<'a> {
     }
 
     /// Keeps the seats for the job until those who hold them have left.
-    fn wait_for_leavers(&mut self, pass: &Pass<'_>, job: &Job, seats: &[Seat], lacks_now: Option<String>) -> WaitReason {
+    fn wait_for_leavers(&mut self, job: &Job, seats: &[Seat], lacks_now: Option<String>) -> WaitReason {
         self.board.take(seats);
         self.shares.keeps(job);
-        if seats.iter().any(|(at, _)| self.board.plot(*at).preempting) {
+        // For whom others were stopped stays first, wherever it is seated now: or two would take turns at it, and what was freed be snatched.
+        if job.told() == Some(Wait::Preempting) || seats.iter().any(|(at, _)| self.board.plot(*at).preempting) {
             return WaitReason::Preempting;
         }
         if let Some(detail) = lacks_now {
             return WaitReason::Quota { detail };
         }
-        match lack(pass.state, &mut self.board, Shape::of(job)) {
-            Lack::Never(detail) => WaitReason::NoSuchNode { detail },
-            Lack::Now(_) => WaitReason::Resources { detail: "what it takes is being stopped; it starts when that has left".to_owned() },
-        }
+        WaitReason::Resources { detail: "what it takes is being stopped; it starts when that has left".to_owned() }
     }
 }

@@ -13,7 +13,7 @@ use super::line::{Head, Line};
 use crate::state::{Claim, Group, GroupKey, Holding, Job, Queue, State, quota_lack, told};
 use footplate_events::facts::{JobSpec, MemberPlacement, Quota};
 use footplate_types::{QueueName, RunId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// The whole of a resource, in the parts that shares are counted in.
 const WHOLE: u128 = 1 << 40;
@@ -76,8 +76,16 @@ pub(crate) struct Shares<'a> {
     capacity: Holding,
     /// What is guaranteed to all queues, those below others too.
     own: Holding,
-    /// Whom something is promised to.
-    promised: BTreeSet<RunId>,
+    /// Whom something is promised to, in the order of their turns.
+    promised: Vec<Promise>,
+}
+
+/// What is kept for a job under the quotas above it. It binds those behind the job alone.
+#[derive(Clone, Copy, Debug)]
+struct Promise {
+    run: RunId,
+    at: Option<usize>,
+    asked: Holding,
 }
 
 impl Knot<'_> {
@@ -131,7 +139,7 @@ impl<'a> Shares<'a> {
             next: None,
             capacity: board.ground.capacity,
             own: Holding::default(),
-            promised: BTreeSet::new(),
+            promised: Vec::new(),
         };
         for (name, queue) in state.queues() {
             shares.places.insert(name, shares.knots.len());
@@ -345,9 +353,15 @@ impl<'a> Shares<'a> {
     pub(super) fn promise(&mut self, job: &Job) {
         let asked = Holding::asked(&job.spec);
         let hopeless = self.state.quota_never(&job.spec.queue, asked.gpus, asked.slots).is_some();
-        if !hopeless && self.unlendable(&job.spec).is_none() && self.promised.insert(job.run) {
-            self.shift_promise(job, false);
+        if !hopeless && self.unlendable(&job.spec).is_none() && self.promise_of(&job.run).is_none() {
+            let promise = Promise { run: job.run, at: self.places.get(&job.spec.queue).copied(), asked };
+            self.promised.push(promise);
+            self.shift_promise(promise, false);
         }
+    }
+
+    fn promise_of(&self, run: &RunId) -> Option<usize> {
+        self.promised.iter().position(|promise| promise.run == *run)
     }
 
     /// How many jobs something is promised to.
@@ -355,22 +369,38 @@ impl<'a> Shares<'a> {
         self.promised.len()
     }
 
-    /// A job's own promise does not bind it.
+    /// A job's own promise does not bind it, nor do those to jobs behind it: or two would wait for each other for ever.
     pub(super) fn lift(&mut self, job: &Job, lifted: bool) {
-        if self.promised.contains(&job.run) {
-            self.shift_promise(job, lifted);
+        if let Some(from) = self.promise_of(&job.run) {
+            for at in from..self.promised.len() {
+                self.shift_promise(self.promised[at], lifted);
+            }
         }
     }
 
-    /// A promise whose job has got its place; it was lifted for that.
+    /// A promise whose job has got its place; it was lifted for that, with those behind it.
     pub(super) fn fulfil(&mut self, job: &Job) {
-        self.promised.remove(&job.run);
+        if let Some(from) = self.promise_of(&job.run) {
+            self.promised.remove(from);
+            for at in from..self.promised.len() {
+                self.shift_promise(self.promised[at], false);
+            }
+        }
     }
 
-    fn shift_promise(&mut self, job: &Job, lifted: bool) {
-        let (at, asked) = (self.places.get(&job.spec.queue).copied(), Holding::asked(&job.spec));
-        let shift = |sum: Holding| if lifted { sum.without(asked) } else { sum.with(asked) };
-        self.each_above(at, |purse| purse.promised = shift(purse.promised));
+    fn shift_promise(&mut self, promise: Promise, lifted: bool) {
+        let shift = |sum: Holding| if lifted { sum.without(promise.asked) } else { sum.with(promise.asked) };
+        self.each_above(promise.at, |purse| purse.promised = shift(purse.promised));
+    }
+
+    /// What of the promises at a queue does not bind a job: its own and those to jobs behind it.
+    fn unbinding(&self, run: &RunId, knot: usize) -> Holding {
+        let from = self.promise_of(run).unwrap_or(self.promised.len());
+        let stands_below = |promise: &&Promise| {
+            let mut line = std::iter::successors(promise.at, |at| self.knots[*at].parent);
+            line.any(|at| at == knot)
+        };
+        self.promised[from..].iter().filter(stands_below).fold(Holding::default(), |sum, promise| sum.with(promise.asked))
     }
 
     /// What a member of a job holds is being given up, or is not after all.
@@ -399,13 +429,15 @@ impl<'a> Shares<'a> {
 
     /// Whether a group's jobs lack something by the quotas of their line or may not borrow: beside what is held now, and beside what will be.
     pub(super) fn group_lacks(&self, group: &Group, preemptible: bool, Place(at): Place) -> (bool, bool) {
-        let line = || std::iter::successors(Some(&self.knots[at]), |knot| knot.parent.map(|above| &self.knots[above]));
-        let first = group.first().is_some_and(|((_, _, run), _)| self.promised.contains(run));
-        let own = if first { group.asked } else { Holding::default() };
+        let first = group.first().map(|((_, _, run), _)| *run).filter(|run| self.promise_of(run).is_some());
         let over = |held: fn(&Purse) -> Holding| {
-            let beside = |knot: &Knot<'_>| held(&knot.purse).with(knot.purse.promised.without(own));
-            let lacks = |knot: &Knot<'_>| is_over(&knot.queue.settings.quota, beside(knot).with(group.asked), group.asked);
-            line().any(lacks)
+            let lacks = |at: usize| {
+                let knot = &self.knots[at];
+                let free = first.map_or_else(Holding::default, |run| self.unbinding(&run, at));
+                let beside = held(&knot.purse).with(knot.purse.promised.without(free));
+                is_over(&knot.queue.settings.quota, beside.with(group.asked), group.asked)
+            };
+            std::iter::successors(Some(at), |at| self.knots[*at].parent).any(lacks)
         };
         let lent = !preemptible && self.missing(Some(at), group.asked).is_some();
         (lent || over(|purse| purse.now), lent || over(|purse| purse.coming))

@@ -126,9 +126,11 @@ fn now(state: &State, board: &mut Board<'_>, shape: Shape<'_>) -> String {
     let spec = shape.spec;
     let ask = &spec.resources.per_node;
     let (what, each) = if ask.gpus > 0 { ("gpus", ask.gpus) } else { ("slots", ask.slots) };
-    let closed: Vec<String> = state
-        .nodes()
-        .iter()
+    let fit = board.fit(shape);
+    // Looked for where there are any: it takes a walk over all nodes.
+    let some_closed = fit.suiting() > fit.eligible();
+    let all = some_closed.then(|| state.nodes().iter()).into_iter().flatten();
+    let closed: Vec<String> = all
         .filter(|(_, node)| !node.is_open())
         .filter(|(name, node)| shape_lacks(name, &node.shape, spec).is_none())
         .filter_map(|(name, node)| node.closed_because().map(|why| format!("{name} is {why}")))

@@ -71,6 +71,8 @@ pub struct Stop {
     pub grace: Millis,
     /// The request that led here.
     pub request: Option<RequestId>,
+    /// Where not every member was ready in time: the first that was not.
+    pub slow: Option<usize>,
 }
 
 /// How a member ended, as far as it decides anything.
@@ -169,7 +171,17 @@ impl Attempt {
         };
         match &first.how {
             How::Succeeded => Verdict::Succeeded,
-            How::Obeyed(cause) => Verdict::Stopped(*cause, root(None, format!("obeyed the stop: {}", stop_words(*cause)))),
+            How::Obeyed(cause) => {
+                // Who obeyed first was quick. At fault is who was not ready.
+                let slow = self.stop.as_ref().filter(|_| *cause == StopCause::NotReady).and_then(|stop| self.members.get(stop.slow?));
+                let of_slow = slow.map(|member| RootCause {
+                    member: member.placement.member,
+                    node: member.placement.node.clone(),
+                    rank: None,
+                    what: "was not ready in time".to_owned(),
+                });
+                Verdict::Stopped(*cause, of_slow.unwrap_or_else(|| root(None, format!("obeyed the stop: {}", stop_words(*cause)))))
+            }
             How::Failed { cause, rank, what } => Verdict::Failed(*cause, root(*rank, what.clone())),
             How::Lost => Verdict::Failed(Cause::Lost, root(None, "its node was lost".to_owned())),
         }

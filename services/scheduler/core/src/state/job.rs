@@ -235,6 +235,14 @@ impl Job {
         (std::cmp::Reverse(self.priority), self.submitted.sequence, self.run)
     }
 
+    /// What was told last of why it waits.
+    pub(crate) fn told(&self) -> Option<Wait> {
+        match &self.stage {
+            Stage::Pending { reason, .. } => reason.as_ref().map(Wait::of),
+            Stage::Active(_) => None,
+        }
+    }
+
     /// Retries of a budget spent so far.
     pub fn spent(&self, budget: Budget) -> u32 {
         self.spent.get(&budget).copied().unwrap_or(0)

@@ -146,3 +146,33 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_kind_without_the_labels_that_are_asked_helps_nobody_and_of_one_rack_no_number_is_promised() {
+    let mut world = World::new();
+    let labelled = |net: &str, rack: &str| NodeShape {
+        labels: [("net".to_owned(), net.to_owned())].into(),
+        rack: Some(rack.to_owned()),
+        ..slots_shape(4)
+    };
+    world.node("n1", labelled("ib", "a"));
+    world.node("n2", labelled("eth", "b"));
+    let fast = || PlacementAsk { labels: [("net".to_owned(), "ib".to_owned())].into(), ..PlacementAsk::default() };
+    world.running(JobSpec { placement: fast(), ..spec(1, 4) });
+    world.submit(JobSpec { placement: fast(), ..spec(1, 4) });
+    world.settle();
+    let told = capacity(&world.state);
+    let (jobs, fitting, help) = only(&told);
+    assert_eq!((jobs, fitting, help.for_one), (1, 0, 1));
+    assert_eq!(told.kinds[help.kind].shape.labels["net"], "ib");
+
+    let mut world = World::new();
+    for (name, rack) in [("a1", "a"), ("a2", "a"), ("b1", "b")] {
+        world.node(name, labelled("ib", rack));
+    }
+    world.running(JobSpec { placement: PlacementAsk { nodes: vec![node_name("a1")], ..PlacementAsk::default() }, ..spec(1, 4) });
+    world.submit(JobSpec { placement: PlacementAsk { same_rack: true, ..PlacementAsk::default() }, ..spec(2, 4) });
+    world.settle();
+    let [demand] = &capacity(&world.state).demands[..] else { panic!("one waits") };
+    assert_eq!((demand.fitting, demand.help.len()), (1, 0), "one in each rack is not two in one");
+}

@@ -174,6 +174,33 @@ fn a_priority_of_another_queue_spares_nobody() {
 }
 
 #[test]
+fn two_who_wait_for_nodes_that_are_being_left_are_told_why_once() {
+    let mut world = World::new();
+    world.slots("n0", 4);
+    world.slots("n1", 4);
+    let plain = world.running(spec(1, 4));
+    let victim = world.running(low(1, 4));
+    let urgent = world.submit(high(1, 4));
+    world.settle();
+    assert_eq!(world.stop_cause(victim), Some(StopCause::Preempted));
+    world.cancel(urgent, 1);
+    world.cancel(plain, 2);
+    world.settle();
+    let both = [world.submit(spec(1, 4)), world.submit(spec(1, 4))];
+    // It would not come to rest if they changed places at every look.
+    world.settle();
+    let told = |world: &World| both.map(|run| world.count(run, |event| matches!(event, Event::JobWaiting(_))));
+    let before = told(&world);
+    world.wait(1_000);
+    world.settle();
+    assert_eq!(told(&world), before);
+    world.exits(victim, 0, 0, Some(StopCause::Preempted));
+    world.exits(plain, 0, 0, Some(StopCause::Cancelled));
+    world.settle();
+    assert!(both.iter().all(|run| world.is_active(*run)) || world.is_active(victim));
+}
+
+#[test]
 fn whoever_is_not_needed_is_spared() {
     let mut world = World::new();
     world.slots("n1", 2);

@@ -200,6 +200,26 @@ fn a_node_that_starts_something_in_between_is_not_blamed_for_what_was_before() {
 }
 
 #[test]
+fn of_a_gang_that_was_not_ready_in_time_the_slow_node_is_at_fault() {
+    let mut world = World::new();
+    world.slots("n1", 1);
+    world.slots("n4", 1);
+    let run = world.submit(spec(2, 1));
+    world.settle();
+    assert_eq!(world.nodes_of(run), ["n1", "n4"]);
+    world.ready(run, 0);
+    world.wait(world.policy.ready_within.0);
+    world.settle();
+    assert_eq!(world.stop_cause(run), Some(StopCause::NotReady));
+    (0..2).for_each(|member| world.exits(run, member, 143, Some(StopCause::NotReady)));
+    world.settle();
+    let job = &world.state.jobs()[&run];
+    let root = job.past.last().and_then(|past| past.root.clone()).unwrap();
+    assert_eq!((root.node.as_str(), root.what.as_str()), ("n4", "was not ready in time"));
+    assert_eq!(job.avoid, [node_name("n4")]);
+}
+
+#[test]
 fn a_run_that_starts_nowhere_blames_no_node() {
     let mut world = World::new();
     world.slots("n1", 1);

@@ -170,12 +170,20 @@ impl Jobs {
     ) -> Result<SubmitPipelineResponse, Refusal> {
         let parts = Part::all(&request)?;
         self.shell.caught_up().await?;
+        let mut standing: Vec<Option<Known>>;
         {
             let state = self.shell.live.read();
-            let standing: Vec<Option<Known>> = parts.iter().map(|part| known(&state, &part.submission.run)).collect();
-            if standing.iter().any(Option::is_some) {
-                return repeated(&parts, &standing);
+            standing = parts.iter().map(|part| known(&state, &part.submission.run)).collect();
+        }
+        if standing.iter().any(Option::is_some) {
+            // The view folds one event after the other: it may have come half way through the append.
+            for (part, known) in parts.iter().zip(&mut standing).filter(|(_, known)| known.is_none()) {
+                *known = self.standing(&part.submission).await.map_err(|refusal| of_job(&part.name, refusal))?;
             }
+            return repeated(&parts, &standing);
+        }
+        {
+            let state = self.shell.live.read();
             admit_all(&state, &parts)?;
             if request.dry_run {
                 let told = |part: &Part| SubmittedJob {

@@ -61,6 +61,8 @@ impl Waits {
 pub(super) struct OfQueue {
     pub(super) pending: u64,
     pub(super) held: u64,
+    /// Jobs that wait for the ends of others, out of line.
+    pub(super) after: u64,
     pub(super) active: u64,
     /// Of the pending ones.
     pub(super) waits: Waits,
@@ -74,6 +76,7 @@ impl OfQueue {
     fn join(&mut self, other: &Self) {
         self.pending += other.pending;
         self.held += other.held;
+        self.after += other.after;
         self.active += other.active;
         self.waits.join(&other.waits);
     }
@@ -202,15 +205,16 @@ fn add_jobs(state: &State, after: Option<RunId>, queues: &mut BTreeMap<QueueName
             queues.insert(job.spec.queue.clone(), OfQueue::default());
         }
         if let Some(queue) = queues.get_mut(&job.spec.queue) {
-            add_job(queue, job);
+            add_job(queue, job, state.waits_for_others(run));
         }
         last = (at + 1 == JOBS_AT_ONCE).then_some(*run);
     }
     last
 }
 
-fn add_job(queue: &mut OfQueue, job: &Job) {
+fn add_job(queue: &mut OfQueue, job: &Job, waits_for_others: bool) {
     match &job.stage {
+        Stage::Pending { .. } if waits_for_others => queue.after += 1,
         Stage::Pending { .. } if job.held => queue.held += 1,
         Stage::Pending { since, .. } => {
             queue.pending += 1;

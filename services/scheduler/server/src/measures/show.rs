@@ -87,7 +87,7 @@ impl Collector for Board {
 
 fn queues(encoder: &mut DescriptorEncoder<'_>, census: &Census, now: footplate_types::Timestamp) -> fmt::Result {
     let jobs = census.queues.iter().flat_map(|(name, queue)| {
-        let states = [("pending", queue.pending), ("held", queue.held), ("active", queue.active)];
+        let states = [("pending", queue.pending), ("held", queue.held), ("after", queue.after), ("active", queue.active)];
         states.map(|(state, count)| ([("queue", name.as_str()), ("state", state)], whole(count)))
     });
     gauge(encoder, ("jobs", "Jobs that have not ended, by queue and state"), jobs)?;

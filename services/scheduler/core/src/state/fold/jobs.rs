@@ -233,7 +233,9 @@ impl State {
             let replaces =
                 attempt.stop.as_ref().is_none_or(|stop| fact.cause == StopCause::Cancelled && stop.cause != StopCause::Cancelled);
             if replaces {
-                attempt.stop = Some(Stop { stamp, cause: fact.cause, grace: fact.grace, request: fact.request });
+                let waits = |member: &Member| member.stage == MemberStage::Preparing;
+                let slow = attempt.members.iter().position(waits).filter(|_| fact.cause == StopCause::NotReady);
+                attempt.stop = Some(Stop { stamp, cause: fact.cause, grace: fact.grace, request: fact.request, slow });
                 nodes = living_nodes(attempt);
             }
             if fact.cause == StopCause::Cancelled && job.cancelled.is_none() {

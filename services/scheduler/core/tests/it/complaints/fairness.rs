@@ -179,6 +179,42 @@ fn complaint_12_a_queue_that_is_shrunk_moved_or_closed_gives_nobody_more_than_th
     assert_eq!(world.state.nodes().values().map(|node| node.claimed().slots).sum::<u32>(), 6);
 }
 
+/// And what is kept of a quota for one that has waited must not stop two of them for ever.
+#[test]
+fn two_that_have_waited_under_one_quota_do_not_wait_for_each_other() {
+    let mut world = World::new();
+    configure(&mut world, "team", QueueConfigured { quota: slots_quota(4), ..QueueConfigured::default() });
+    world.slots("n1", 8);
+    let runs = world.running(job("team", 4));
+    let (first, second) = (world.submit(job("team", 3)), world.submit(job("team", 2)));
+    world.settle();
+    world.wait(world.policy.patience.0 + 1);
+    world.settle();
+    world.exits(runs, 0, 0, None);
+    world.settle();
+    assert!(world.is_active(first) && world.is_pending(second), "{:?} {:?}", world.reason(first), world.reason(second));
+    world.exits(first, 0, 0, None);
+    world.settle();
+    assert!(world.is_active(second));
+}
+
+/// Nor is anything kept of a quota for one that waits for a node, not for the quota.
+#[test]
+fn one_whose_node_is_away_keeps_nothing_of_its_queues_quota() {
+    let mut world = World::new();
+    configure(&mut world, "team", QueueConfigured { quota: slots_quota(4), ..QueueConfigured::default() });
+    world.slots("n1", 4);
+    world.slots("n2", 4);
+    world.drain("n2");
+    let there = PlacementAsk { nodes: vec![node_name("n2")], ..PlacementAsk::default() };
+    let away = world.submit(JobSpec { placement: there, ..job("team", 4) });
+    let runs = world.running(job("team", 1));
+    world.wait(world.policy.patience.0 + 1);
+    let small = world.submit(job("team", 1));
+    world.settle();
+    assert!(world.is_active(small) && world.is_active(runs) && world.is_pending(away), "{:?}", world.reason(small));
+}
+
 /// 6 once more: what starved it was not the nodes but its own queue's quota, which small jobs behind it used up for ever.
 #[test]
 fn complaint_06_a_gang_that_its_queues_quota_keeps_waiting_is_not_overtaken_for_ever() {
