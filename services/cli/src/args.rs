@@ -354,9 +354,6 @@ pub enum ContextVerb {
     Delete(commands::context::delete::Args),
 }
 
-/// Verbs that the design has and this build does not.
-const NOT_BUILT: [&str; 1] = ["simulate"];
-
 /// What to tell of a command line that could not be read because what it asks is known but not built yet; `None` for any other fault.
 pub fn not_built(error: &clap::Error) -> Option<String> {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -366,7 +363,6 @@ pub fn not_built(error: &clap::Error) -> Option<String> {
     };
     let told = |what: &str| format!("`{what}` is known but not built yet; `footplate --help` lists what there is");
     match error.kind() {
-        ErrorKind::InvalidSubcommand => text(ContextKind::InvalidSubcommand).filter(|word| NOT_BUILT.contains(word)).map(told),
         ErrorKind::UnknownArgument => text(ContextKind::InvalidArg).filter(|word| *word == "--at").map(|_| told("replay --at")),
         _ => None,
     }
@@ -441,9 +437,8 @@ mod tests {
 
     #[test]
     fn what_is_known_and_not_built_is_refused_by_its_name() {
-        for (words, named) in [(&["simulate", "x"][..], "`simulate` is known"), (&["replay", "--at", "7"], "`replay --at` is known")] {
-            assert!(told(words).is_some_and(|text| text.contains(named)), "{words:?}: {:?}", told(words));
-        }
+        let words = ["replay", "--at", "7"];
+        assert!(told(&words).is_some_and(|text| text.contains("`replay --at` is known")), "{words:?}: {:?}", told(&words));
         assert_eq!((told(&["modle"]), told(&["run", "list", "--filtre", "x"])), (None, None));
     }
 }

@@ -6,7 +6,7 @@
 
 use footplate_eventlog::Live;
 use footplate_events::facts::Quota;
-use footplate_scheduler_core::{Holding, Job, Node, Queue, Stage, State};
+use footplate_scheduler_core::{DEFAULT_QUEUE, Holding, Job, Node, Queue, Stage, State};
 use footplate_types::{GpuUuid, NodeName, QueueName, RunId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -180,9 +180,11 @@ fn is_told(queue: &Queue) -> bool {
     is_open || queue.living > 0
 }
 
-/// Every queue that somebody configured and did not close, with what it holds; one that nobody configured comes with its first job.
+/// Every queue that somebody configured and did not close, with what it holds, and the one that is there by itself; any other comes with its first job.
 fn settings(state: &State) -> BTreeMap<QueueName, OfQueue> {
     let mut queues: BTreeMap<QueueName, OfQueue> = BTreeMap::new();
+    let by_itself = QueueName::parse(DEFAULT_QUEUE).ok().filter(|name| !state.queue(name).settings.closed);
+    queues.extend(by_itself.map(|name| (name, OfQueue::default())));
     for (name, queue) in state.queues().iter().filter(|(_, queue)| is_told(queue)) {
         let known = queues.entry(name.clone()).or_default();
         (known.quota, known.guarantee) = (queue.settings.quota, queue.settings.guarantee);
