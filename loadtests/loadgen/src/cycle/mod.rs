@@ -15,6 +15,8 @@ const FULL_LIFE_RATIO: f64 = 0.5;
 
 /// What `cycle` takes.
 #[derive(Args)]
+// The core's options have the same name.
+#[group(skip)]
 pub(crate) struct Options {
     #[command(flatten)]
     core: footplate_replay::cycle::Options,
