@@ -76,6 +76,11 @@ async fn routes_lead_to_who_serves(stage: &Stage) {
 
 /// The example, as the guide has it: submitted, followed, waited for, looked at.
 async fn trains(stage: &Stage) {
+    // The proxy looks at them once in a while: on a busy machine it may find them away for a moment.
+    for verb in [&["ps"][..], &["queue", "list"]] {
+        let answers = || async { stage.cli(verb).await.status.success().then_some(()) };
+        eventually(PATIENCE, "the proxy has found the services", answers).await;
+    }
     let run = stage.done(&["submit", "-q", "job.yaml", "--set", "config.epochs=6"]).await.trim().to_owned();
     let follow = stage.cli_command(&["run", "logs", "-f", &run]);
     let follow = Process::start("follow", follow, &stage.path().join("logs")).unwrap();
