@@ -5,7 +5,7 @@ use super::room::Room;
 use crate::state::{Claim, Node, State};
 use footplate_events::facts::JobSpec;
 use footplate_types::{Digest, NodeName};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Which room is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +166,20 @@ impl<'a> Board<'a> {
     pub(crate) fn eligible(&mut self, shape: Shape<'_>) -> usize {
         let all = self.fit(shape).eligible();
         self.together(shape, all, Fit::is_eligible).most()
+    }
+
+    /// As [`Board::eligible`], of healthy units alone: what there would be if everybody left.
+    pub(super) fn open_to(&mut self, shape: Shape<'_>) -> usize {
+        let all = self.fit(shape).eligible();
+        let unwell = self.ground.unwell.iter().copied().filter(|at| self.is_eligible(shape, *at) && !self.could_hold(shape, *at));
+        let sick: BTreeSet<usize> = unwell.collect();
+        self.together(shape, all - sick.len(), |fit, at| fit.is_eligible(at) && !sick.contains(&at)).most()
+    }
+
+    /// Whether a member would fit on the healthy units of a node if everybody left it.
+    pub(super) fn could_hold(&self, shape: Shape<'_>, at: usize) -> bool {
+        let node = self.node(at);
+        !self.ground.unwell.contains(&at) || Room::empty_node(node).holds(node, &shape.spec.resources.per_node)
     }
 
     /// As [`Board::eligible`], if every node that ever registered were open.

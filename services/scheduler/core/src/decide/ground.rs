@@ -87,6 +87,8 @@ pub(crate) struct Ground {
     pub(super) capacity: Holding,
     /// Plots on which something is coming free.
     pub(super) differing: BTreeSet<usize>,
+    /// Open plots with units that are not healthy.
+    pub(super) unwell: BTreeSet<usize>,
     /// Plots that are lost or drained, or have begun another generation, with claims on them.
     pub(super) troubled: BTreeSet<usize>,
 }
@@ -154,6 +156,7 @@ impl Ground {
         }
         plot.seen = node.changed_at;
         self.count(at, true);
+        mark(&mut self.unwell, at, node.is_open() && !node.unhealthy_gpus.is_empty());
         let raised = node.claims.keys().next().is_some_and(|oldest| oldest.placed < node.raised_at);
         mark(&mut self.troubled, at, !node.claims.is_empty() && (node.lost.is_some() || node.drained.is_some() || raised));
         self.moved(at);

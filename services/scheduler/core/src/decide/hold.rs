@@ -80,14 +80,13 @@ impl<'a> Round<'a> {
             let Some(head) = self.shares.pop() else { return };
             let job = head.job;
             let shape = Shape::of(job);
-            if self.room_of(shape).never || pass.is_touched(&job.run) {
+            // Who could not start if everybody left keeps nothing from anybody.
+            if !self.room_of(shape).open || pass.is_touched(&job.run) {
                 continue;
             }
             // Beside what was promised to those before it. Where its quota is what it lacks and nodes are not, that is kept for it.
             if self.shares.lacks(&job.spec, true).is_some() {
-                if self.room_of(shape).open {
-                    self.promise(policy.reservations_max, job);
-                }
+                self.promise(policy.reservations_max, job);
                 continue;
             }
             // Whoever stands behind it must not be given what it takes when its turn comes.
@@ -113,7 +112,7 @@ impl<'a> Round<'a> {
         let shape = Shape::of(job);
         let (count, ask) = (shape.nodes(), &job.spec.resources.per_node);
         let mut nodes: Vec<usize> = self.board.fit(shape).all_eligible().collect();
-        nodes.retain(|at| !self.board.plot(*at).reserved);
+        nodes.retain(|at| !self.board.plot(*at).reserved && self.board.could_hold(shape, *at));
         if shape.in_one_rack() {
             nodes = self.of_best_racks(nodes, shape);
         }

@@ -60,7 +60,7 @@ pub(super) struct RoomOf {
     /// There would be if everybody left.
     pub(super) open: bool,
     /// There never would be, on all nodes that ever registered.
-    pub(super) never: bool,
+    never: bool,
 }
 
 /// What comes of a job's turn.
@@ -129,7 +129,7 @@ impl<'a> Round<'a> {
         let room = RoomOf {
             now: self.board.fitting(shape) >= count,
             coming: self.board.fitting_coming(shape) >= count,
-            open: self.board.eligible(shape) >= count,
+            open: self.board.open_to(shape) >= count,
             never: self.board.suiting(shape) < count,
         };
         self.rooms.insert(shape.class, room);

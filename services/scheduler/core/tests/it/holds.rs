@@ -132,6 +132,19 @@ fn what_the_first_could_take_now_is_not_kept_for_one_behind_it() {
     assert!(world.is_active(wide) && world.is_pending(wider));
 }
 
+#[test]
+fn who_waits_for_a_gpu_that_is_not_healthy_keeps_nothing_from_anybody() {
+    let mut world = world(2);
+    let sick = NodeHealthChanged { gpu: Some(GpuUuid::parse("GPU-n0-0").unwrap()), healthy: false, reason: "xid".to_owned() };
+    world.record(footplate_events::Subject::node(&node_name("n0")), sick);
+    let wide = world.submit(limited(2, 4, 0));
+    world.settle();
+    world.wait(PATIENCE + 1);
+    let small = world.submit(limited(2, 3, 0));
+    world.settle();
+    assert!(world.is_active(small) && world.is_pending(wide));
+}
+
 /// What comes while the wide one waits: (nodes, gpus, limit in seconds, how much of it it takes in percent).
 fn arrivals() -> impl Strategy<Value = Vec<(u32, u32, u64, u64)>> {
     proptest::collection::vec((1..3u32, 1..5u32, 1..1_500u64, 1..101u64), 1..60)
