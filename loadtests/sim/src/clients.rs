@@ -67,7 +67,7 @@ impl Clients {
             0..=54 => self.submit(wire, state),
             55..=74 => self.ask_of_job(wire),
             75..=86 => self.set_queue(wire, state),
-            _ => self.ask_of_node(wire, dead),
+            _ => self.ask_of_node(wire, state, dead),
         }
     }
 
@@ -283,14 +283,15 @@ impl Clients {
         self.open(wire, Subject::queue(&name), settings, id, Some(known.sequence), true);
     }
 
-    fn ask_of_node(&mut self, wire: &mut Wire, dead: &[NodeName]) {
+    fn ask_of_node(&mut self, wire: &mut Wire, state: &State, dead: &[NodeName]) {
         let (request, id) = self.request();
         let reason = "sim".to_owned();
-        // An operator's word that a machine is gone is given only of one that is off.
+        // An operator's word that a machine is gone is given only of one that is off, and of the generation that is known then.
         if let Some(node) = self.dice.pick(dead).cloned()
             && self.dice.chance(400)
         {
-            return self.open(wire, Subject::node_request(&node), NodeLossDeclared { request, reason }, id, None, false);
+            let epoch = state.nodes().get(&node).map(|known| known.epoch);
+            return self.open(wire, Subject::node_request(&node), NodeLossDeclared { request, reason, epoch }, id, None, false);
         }
         let Some(node) = self.dice.pick(&self.nodes).cloned() else { return };
         let subject = Subject::node_request(&node);

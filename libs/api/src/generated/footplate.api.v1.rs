@@ -10403,6 +10403,9 @@ pub struct NodeRequest {
     pub request_id: ::prost::alloc::string::String,
     #[prost(bool, tag = "4")]
     pub wait: bool,
+    /// Of DeclareNodeLost: the generation that is meant; one that has begun since is not declared lost. Absent: the one that is known when this comes.
+    #[prost(uint64, optional, tag = "5")]
+    pub epoch: ::core::option::Option<u64>,
 }
 impl ::prost::Name for NodeRequest {
     const NAME: &'static str = "NodeRequest";

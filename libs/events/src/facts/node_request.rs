@@ -1,6 +1,6 @@
 //! What operators ask of a node; gpu-inventory's leader answers in the node's own events.
 
-use footplate_types::RequestId;
+use footplate_types::{Epoch, RequestId};
 use serde::{Deserialize, Serialize};
 
 /// An operator asks that a node take no new work.
@@ -39,4 +39,7 @@ pub struct NodeLossDeclared {
     pub request: RequestId,
     /// How the operator knows.
     pub reason: String,
+    /// The generation that is meant: a machine that has been started anew since is another one. Absent: whichever stands when this is recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<Epoch>,
 }

@@ -232,7 +232,7 @@ fn request_events() -> Vec<(Subject, Event)> {
         NodeCordonRequested { request: request(), reason: reason.clone() }.into(),
         NodeUncordonRequested { request: request() }.into(),
         NodeDrainRequested { request: request(), reason: reason.clone() }.into(),
-        NodeLossDeclared { request: request(), reason }.into(),
+        NodeLossDeclared { request: request(), reason, epoch: None }.into(),
     ];
     let of_job = job.into_iter().map(|event| (Subject::job_request(&project(), run()), event));
     let of_node = node_requests.into_iter().map(|event| (Subject::node_request(&node()), event));

@@ -283,9 +283,10 @@ impl Executor {
                 node.epoch = fact.epoch;
                 node.boot_id.clone_from(&fact.boot_id);
             }
-            Event::NodeLossDeclared(fact) => {
+            // Of a generation that is over it says nothing of the one that stands.
+            Event::NodeLossDeclared(fact) if fact.epoch.is_none_or(|meant| meant >= node.epoch) => {
                 node.declared_lost = Some(fact.request);
-                node.declared_of = Some(node.epoch);
+                node.declared_of = Some(fact.epoch.unwrap_or(node.epoch));
             }
             _ => {}
         }

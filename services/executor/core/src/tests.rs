@@ -247,7 +247,7 @@ fn an_idle_node_that_is_declared_lost_is_fenced_before_anything_is_placed_there(
     let mut story = Story::new();
     story.record(Subject::node(&node("n1")), registered(1, "boot-a"));
     let request = RequestId::from_bytes([1; 16]);
-    story.record(Subject::node_request(&node("n1")), NodeLossDeclared { request, reason: "moved".to_owned() });
+    story.record(Subject::node_request(&node("n1")), NodeLossDeclared { request, reason: "moved".to_owned(), epoch: None });
     let mut watch = Watch::default();
     watch.saw(node("n1"), beat(1, 1, "boot-a"), Duration::ZERO);
     assert_eq!(due_fences(&story.folded(), &watch, Duration::ZERO, Duration::ZERO).0.len(), 1);
@@ -265,7 +265,7 @@ fn a_declaration_of_a_generation_that_is_over_does_not_fence_the_node_when_it_co
     watch.saw(node("n1"), fence(2, 2), Duration::ZERO);
     // Once more, while the node lies fenced: the ledger knows generation 1 still.
     let request = RequestId::from_bytes([2; 16]);
-    story.record(Subject::node_request(&node("n1")), NodeLossDeclared { request, reason: "gone".to_owned() });
+    story.record(Subject::node_request(&node("n1")), NodeLossDeclared { request, reason: "gone".to_owned(), epoch: None });
     assert!(due_fences(&story.folded(), &watch, Duration::ZERO, Duration::ZERO).0.is_empty());
     // It boots and beats under the new generation; its registration is on the way.
     watch.saw(node("n1"), beat(3, 2, "boot-b"), Duration::ZERO);
@@ -273,10 +273,26 @@ fn a_declaration_of_a_generation_that_is_over_does_not_fence_the_node_when_it_co
 }
 
 #[test]
+fn a_declaration_that_comes_after_the_machine_was_started_anew_does_not_hit_what_runs_there_now() {
+    let mut story = Story::new();
+    story.record(Subject::node(&node("n1")), registered(1, "boot-a"));
+    // The operator saw generation 1 off; before his word is in the ledger the machine has booted and registered.
+    story.record(Subject::node(&node("n1")), registered(2, "boot-b"));
+    let request = RequestId::from_bytes([3; 16]);
+    let declared = |epoch| NodeLossDeclared { request, reason: "off".to_owned(), epoch };
+    story.record(Subject::node_request(&node("n1")), declared(Some(Epoch(1))));
+    let mut watch = Watch::default();
+    watch.saw(node("n1"), beat(2, 2, "boot-b"), Duration::ZERO);
+    assert!(due_fences(&story.folded(), &watch, Duration::ZERO, Duration::ZERO).0.is_empty(), "it lives");
+    story.record(Subject::node_request(&node("n1")), declared(Some(Epoch(2))));
+    assert_eq!(due_fences(&story.folded(), &watch, Duration::ZERO, Duration::ZERO).0.len(), 1, "and is fenced when it is meant");
+}
+
+#[test]
 fn an_operators_word_fences_at_once_even_without_an_end_of_the_lease() {
     let mut story = story();
     let request = RequestId::from_bytes([1; 16]);
-    story.record(Subject::node_request(&node("n1")), NodeLossDeclared { request, reason: "powered off".to_owned() });
+    story.record(Subject::node_request(&node("n1")), NodeLossDeclared { request, reason: "powered off".to_owned(), epoch: None });
     let state: Executor = story.folded();
     let mut watch = Watch::default();
     watch.saw(node("n1"), BeatSeen { lease: Duration::ZERO, ..beat(1, 1, "boot-a") }, Duration::ZERO);

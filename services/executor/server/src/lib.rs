@@ -88,7 +88,7 @@ async fn may_not_lead(leading: impl Future<Output = Result<(), LeadError>>) {
 }
 
 /// What the view's bytes in a snapshot mean: to be raised whenever the state, how it is folded or what is folded changes.
-const FORM: &str = "1";
+const FORM: &str = "2";
 
 /// Starts the executor's tasks under `context` and gives its part of the API. `elapsed` of the clock is what leases are measured by.
 pub async fn start(config: &Config, ledger: &Ledger, blobs: &Blobs, clock: &SharedClock, context: &Context) -> Handle {

@@ -46,7 +46,10 @@ fn answers(state: &Inventory) -> Vec<Decision> {
             (RequestKind::Cordon(reason), Some(_)) => NodeCordoned { request: Some(request), reason: reason.clone() }.into(),
             (RequestKind::Uncordon, Some(_)) => NodeUncordoned { request: Some(request) }.into(),
             (RequestKind::Drain(reason), Some(_)) => NodeDrained { request: Some(request), reason: reason.clone() }.into(),
-            (RequestKind::DeclareLost(reason), Some(registered)) => {
+            (RequestKind::DeclareLost(_, Some(meant)), Some(registered)) if *meant < registered.epoch => {
+                over(request, *meant, registered).into()
+            }
+            (RequestKind::DeclareLost(reason, _), Some(registered)) => {
                 if !lost.insert(&asked.node) {
                     continue;
                 }
@@ -56,6 +59,15 @@ fn answers(state: &Inventory) -> Vec<Decision> {
         decisions.push(Decision::new(Subject::node(&asked.node), event, Some(asked.cause.clone())));
     }
     decisions
+}
+
+/// The generation that an operator means is over: the machine has come back since.
+fn over(request: RequestId, meant: Epoch, registered: &NodeRegistered) -> NodeRefused {
+    let reason = format!(
+        "generation {} of the node was declared lost, and it has registered under generation {} since; look again, and declare that one when it is gone",
+        meant.0, registered.epoch.0
+    );
+    NodeRefused { request, reason }
 }
 
 fn refusal(state: &Inventory, request: RequestId, node: &NodeName) -> NodeRefused {

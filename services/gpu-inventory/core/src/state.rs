@@ -3,7 +3,7 @@
 use footplate_es::{Cause, Evolve, Project};
 use footplate_events::facts::NodeRegistered;
 use footplate_events::{Event, Recorded};
-use footplate_types::{GpuUuid, NodeName, RequestId};
+use footplate_types::{Epoch, GpuUuid, NodeName, RequestId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -67,7 +67,7 @@ pub enum RequestKind {
     /// Empty it.
     Drain(String),
     /// It is gone.
-    DeclareLost(String),
+    DeclareLost(String, Option<Epoch>),
 }
 
 /// A request that waits for its answer.
@@ -138,7 +138,7 @@ impl Evolve for Inventory {
             Event::NodeUncordonRequested(fact) => return self.ask(recorded, name, fact.request, RequestKind::Uncordon),
             Event::NodeDrainRequested(fact) => return self.ask(recorded, name, fact.request, RequestKind::Drain(fact.reason.clone())),
             Event::NodeLossDeclared(fact) => {
-                return self.ask(recorded, name, fact.request, RequestKind::DeclareLost(fact.reason.clone()));
+                return self.ask(recorded, name, fact.request, RequestKind::DeclareLost(fact.reason.clone(), fact.epoch));
             }
             _ => {}
         }
@@ -179,7 +179,7 @@ impl Evolve for Inventory {
                 let open: Vec<RequestId> = self
                     .pending
                     .iter()
-                    .filter(|(_, request)| request.node == name && matches!(request.kind, RequestKind::DeclareLost(_)))
+                    .filter(|(_, request)| request.node == name && matches!(request.kind, RequestKind::DeclareLost(..)))
                     .map(|(id, _)| *id)
                     .collect();
                 for request in open {

@@ -136,11 +136,26 @@ fn a_lease_without_an_end_never_runs_out() {
 fn an_operators_word_is_answered_by_the_loss() {
     let mut story = registered();
     let request = RequestId::from_bytes([4; 16]);
-    story.record(Subject::node_request(&node()), NodeLossDeclared { request, reason: "burnt".to_owned() });
+    story.record(Subject::node_request(&node()), NodeLossDeclared { request, reason: "burnt".to_owned(), epoch: None });
     let mut watch = Watch::default();
     watch.saw(node(), beat(1, 1), Duration::ZERO);
     assert!(matches!(step(&mut story, &[], &watch, 0)[..], [Event::NodeLost(_)]));
     assert_eq!(story.folded::<Inventory>().answer(&request), Some(&None));
+}
+
+#[test]
+fn an_operators_word_of_a_generation_that_is_over_is_refused_with_the_one_that_stands() {
+    let mut story = registered();
+    let mut later = story.folded::<Inventory>().node(&node()).unwrap().registered.clone().unwrap();
+    later.epoch = Epoch(2);
+    story.record(Subject::node(&node()), later);
+    let request = RequestId::from_bytes([5; 16]);
+    let declared = NodeLossDeclared { request, reason: "off".to_owned(), epoch: Some(Epoch(1)) };
+    story.record(Subject::node_request(&node()), declared);
+    let mut watch = Watch::default();
+    watch.saw(node(), beat(1, 2), Duration::ZERO);
+    assert!(matches!(&step(&mut story, &[], &watch, 0)[..], [Event::NodeRefused(refused)] if refused.reason.contains("generation 2")));
+    assert_eq!(story.folded::<Inventory>().node(&node()).unwrap().state(), "ready");
 }
 
 #[test]

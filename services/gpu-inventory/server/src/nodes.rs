@@ -11,7 +11,7 @@ use footplate_events::facts::{NodeCordonRequested, NodeDrainRequested, NodeLossD
 use footplate_events::{Event, Subject};
 use footplate_gpu_inventory_core::{Inventory, NodeState};
 use footplate_shell::{Shell, TRIES, repeated};
-use footplate_types::{EventId, NodeName, PrincipalId, RequestId};
+use footplate_types::{Epoch, EventId, NodeName, PrincipalId, RequestId};
 use tonic::{Request, Response, Status};
 
 #[derive(Clone)]
@@ -67,11 +67,11 @@ impl Nodes {
         }
     }
 
-    /// Records a request and, when asked to, waits for the leader's answer.
+    /// Records a request and, when asked to, waits for the leader's answer. `event` is told what the request was recorded as before, if it was.
     async fn ask(
         &self,
         request: Request<NodeRequest>,
-        event: impl Fn(RequestId, String) -> Event + Send,
+        event: impl Fn(RequestId, String, Option<&Event>) -> Event + Send + Sync,
     ) -> Result<Response<NodeRequestResponse>, Status> {
         let actor = principal(&request)?;
         let request = request.into_inner();
@@ -86,7 +86,7 @@ impl Nodes {
             key => RequestId::derived(&[b"node", name.as_str().as_bytes(), key.as_bytes()]),
         };
         let event_id = EventId::derived(&[id.as_bytes()]);
-        let fact = event(id, cut_text(&request.reason));
+        let fact = |first: Option<&Event>| event(id, cut_text(&request.reason), first);
         let subject = Subject::node_request(&name);
         let sequence = self.append((event_id, request.request_id.as_str()), subject, fact, actor).await?;
         let mut answer = NodeRequestResponse { sequence, ..NodeRequestResponse::default() };
@@ -99,13 +99,21 @@ impl Nodes {
         Ok(Response::new(answer))
     }
 
-    async fn append(&self, (id, key): (EventId, &str), subject: Subject, event: Event, actor: PrincipalId) -> Result<u64, Refusal> {
+    async fn append(
+        &self,
+        (id, key): (EventId, &str),
+        subject: Subject,
+        event: impl Fn(Option<&Event>) -> Event + Send + Sync,
+        actor: PrincipalId,
+    ) -> Result<u64, Refusal> {
         for _ in 0..TRIES {
             let (facts, expected) = self.shell.aggregate(&subject).await?;
+            let first = facts.iter().find(|recorded| recorded.envelope.id == id).map(|recorded| &recorded.envelope.event);
+            let event = event(first);
             if let Some(sequence) = repeated(&facts, id, &event, key)? {
                 return Ok(sequence);
             }
-            let envelope = self.shell.envelope(id, subject.clone(), event.clone(), actor.clone());
+            let envelope = self.shell.envelope(id, subject.clone(), event, actor.clone());
             if let Some(sequence) = self.shell.append(envelope, expected).await? {
                 return Ok(sequence);
             }
@@ -150,18 +158,29 @@ impl NodeService for Nodes {
     }
 
     async fn cordon_node(&self, request: Request<NodeRequest>) -> Result<Response<NodeRequestResponse>, Status> {
-        self.ask(request, |request, reason| NodeCordonRequested { request, reason }.into()).await
+        self.ask(request, |request, reason, _| NodeCordonRequested { request, reason }.into()).await
     }
 
     async fn uncordon_node(&self, request: Request<NodeRequest>) -> Result<Response<NodeRequestResponse>, Status> {
-        self.ask(request, |request, _| NodeUncordonRequested { request }.into()).await
+        self.ask(request, |request, _, _| NodeUncordonRequested { request }.into()).await
     }
 
     async fn drain_node(&self, request: Request<NodeRequest>) -> Result<Response<NodeRequestResponse>, Status> {
-        self.ask(request, |request, reason| NodeDrainRequested { request, reason }.into()).await
+        self.ask(request, |request, reason, _| NodeDrainRequested { request, reason }.into()).await
     }
 
     async fn declare_node_lost(&self, request: Request<NodeRequest>) -> Result<Response<NodeRequestResponse>, Status> {
-        self.ask(request, |request, reason| NodeLossDeclared { request, reason }.into()).await
+        let asked = request.get_ref();
+        let known = NodeName::parse(&asked.name).ok().and_then(|name| Some(self.shell.live.read().node(&name)?.registered.as_ref()?.epoch));
+        let (is_named, epoch) = (asked.epoch.is_some(), asked.epoch.map(Epoch).or(known));
+        let event = |request, reason, first: Option<&Event>| {
+            // Told again without one, it means the generation that it meant at first.
+            let first = match first {
+                Some(Event::NodeLossDeclared(first)) if !is_named => first.epoch,
+                _ => epoch,
+            };
+            NodeLossDeclared { request, reason, epoch: first }.into()
+        };
+        self.ask(request, event).await
     }
 }

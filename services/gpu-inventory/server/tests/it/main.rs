@@ -107,7 +107,7 @@ fn beat(lease_ms: u64) -> BeatMessage {
 }
 
 fn asked(request_id: &str) -> NodeRequest {
-    NodeRequest { name: "n1".to_owned(), reason: "fan".to_owned(), request_id: request_id.to_owned(), wait: true }
+    NodeRequest { name: "n1".to_owned(), reason: "fan".to_owned(), request_id: request_id.to_owned(), wait: true, epoch: None }
 }
 
 #[tokio::test]
@@ -150,6 +150,27 @@ async fn one_request_id_is_one_request_however_often_it_is_sent() {
     assert_eq!(sequences.len(), 1);
     let reused = stage.client.clone().uncordon_node(asked("night-7")).await.unwrap_err();
     assert!(reused.message().contains("was used on"), "{reused:?}");
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_declared_loss_is_of_the_generation_that_was_known_and_told_again_it_is_the_same_one() {
+    let stage = stage().await;
+    stage.registers(1, 1, 2).await;
+    stage.state_is("ready").await;
+    let mut client = stage.client.clone();
+    let lost = client.declare_node_lost(asked("night-8")).await.unwrap().into_inner();
+    stage.state_is("lost").await;
+    // The machine has booted: another generation.
+    stage.registers(2, 2, 2).await;
+    stage.state_is("ready").await;
+    let again = client.declare_node_lost(asked("night-8")).await.unwrap().into_inner();
+    assert_eq!(again.sequence, lost.sequence);
+    let named = client.declare_node_lost(NodeRequest { epoch: Some(2), ..asked("night-8") }).await.unwrap_err();
+    assert!(named.message().contains("was used on"), "{named:?}");
+    let late = client.declare_node_lost(NodeRequest { epoch: Some(1), ..asked("night-9") }).await.unwrap().into_inner();
+    assert!(late.refused.contains("generation 2"), "{late:?}");
+    assert_eq!(stage.nodes().await[0].state, "ready");
     stage.stop().await;
 }
 
