@@ -158,29 +158,19 @@ impl Clients {
         };
         let text = |text: &str| DisplayName::parse(text).expect("short");
         JobSpec {
-            name: text("job"),
-            experiment: text("sim"),
-            labels: Default::default(),
-            why: Why::default(),
-            resources: ResourceAsk { nodes, per_node },
             placement,
-            queue: queue_name(queue),
             priority: dice.below(7) as i32 - 2,
             preemptible: dice.chance(450),
-            launcher: Launcher::Direct,
             limits,
             stop: StopPolicy { grace: Millis(dice.between(0, 20_000)), ..StopPolicy::default() },
             retry,
-            launch: DocumentRef { digest: Digest::of(b"launch"), bytes: 1 },
-            config: None,
-            document: None,
-            source: None,
-            inputs: Vec::new(),
-            seed: None,
-            rerun_of: None,
-            masked: Vec::new(),
-            objectives: Vec::new(),
-            after: Vec::new(),
+            ..JobSpec::of(
+                text("job"),
+                text("sim"),
+                queue_name(queue),
+                ResourceAsk { nodes, per_node },
+                DocumentRef { digest: Digest::of(b"launch"), bytes: 1 },
+            )
         }
     }
 

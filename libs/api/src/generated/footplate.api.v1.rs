@@ -4743,7 +4743,7 @@ pub struct WatchDecisionsRequest {
     /// Go on with what comes. Without it the stream ends where the ledger ended at the call.
     #[prost(bool, tag = "5")]
     pub follow: bool,
-    /// Begin with so many of the newest that are there (at most 1,000), instead of at from_sequence.
+    /// Begin with so many of the newest that are there (at most 1,000, among the last million of the ledger), instead of at from_sequence.
     #[prost(uint32, tag = "6")]
     pub newest: u32,
 }

@@ -339,6 +339,35 @@ impl JobSpec {
     /// The most labels, inputs, or excluded nodes.
     pub const LIST_MAX: usize = 256;
 
+    /// A job that asks for these resources and says nothing else: everything about it is what a job file without the key means.
+    pub fn of(name: DisplayName, experiment: DisplayName, queue: QueueName, resources: ResourceAsk, launch: DocumentRef) -> Self {
+        Self {
+            name,
+            experiment,
+            labels: BTreeMap::new(),
+            why: Why::default(),
+            resources,
+            placement: PlacementAsk::default(),
+            queue,
+            priority: 0,
+            preemptible: false,
+            launcher: Launcher::default(),
+            limits: Limits::default(),
+            stop: StopPolicy::default(),
+            retry: RetryPolicy::default(),
+            launch,
+            config: None,
+            document: None,
+            source: None,
+            inputs: Vec::new(),
+            seed: None,
+            rerun_of: None,
+            masked: Vec::new(),
+            objectives: Vec::new(),
+            after: Vec::new(),
+        }
+    }
+
     /// Workers of one node: one a GPU or slot.
     pub const fn workers_per_node(&self) -> u32 {
         let per_node = &self.resources.per_node;

@@ -180,29 +180,16 @@ impl History {
 
     fn spec(&self, number: u32) -> Result<JobSpec> {
         Ok(JobSpec {
-            name: DisplayName::parse(&format!("resnet50 warm-up {number}"))?,
-            experiment: DisplayName::parse(&format!("learning rates {}", number % 100))?,
             labels: BTreeMap::from([("team".to_owned(), "vision".to_owned())]),
             why: Why { hypothesis: "a longer warm-up lets the larger batch train".to_owned(), ..Why::default() },
-            resources: ResourceAsk { nodes: 1, per_node: PerNode { slots: 1, ..PerNode::default() } },
-            placement: PlacementAsk::default(),
-            queue: self.queue.clone(),
-            priority: 0,
-            preemptible: false,
-            launcher: Launcher::default(),
-            limits: Limits::default(),
-            stop: StopPolicy::default(),
-            retry: RetryPolicy::default(),
-            launch: DocumentRef { digest: Digest::of(b"launch"), bytes: 321 },
-            config: None,
-            document: None,
-            source: None,
-            inputs: Vec::new(),
             seed: Some(42),
-            rerun_of: None,
-            masked: Vec::new(),
-            objectives: Vec::new(),
-            after: Vec::new(),
+            ..JobSpec::of(
+                DisplayName::parse(&format!("resnet50 warm-up {number}"))?,
+                DisplayName::parse(&format!("learning rates {}", number % 100))?,
+                self.queue.clone(),
+                ResourceAsk { nodes: 1, per_node: PerNode { slots: 1, ..PerNode::default() } },
+                DocumentRef { digest: Digest::of(b"launch"), bytes: 321 },
+            )
         })
     }
 }

@@ -4,8 +4,8 @@ use crate::pack::dice::Dice;
 use anyhow::Result;
 use footplate_es::{Decision, Evolve};
 use footplate_events::facts::{
-    AttemptExited, AttemptReady, DocumentRef, Exit, FinalOffsets, JobSpec, JobSubmitted, Launcher, Limits, MemberExited, MemberReady,
-    PerNode, PlacementAsk, QueueConfigured, Quota, Rendezvous, ResourceAsk, RetryPolicy, StopPolicy, TermBegan, Why, WorkerExit,
+    AttemptExited, AttemptReady, DocumentRef, Exit, FinalOffsets, JobSpec, JobSubmitted, Limits, MemberExited, MemberReady, PerNode,
+    QueueConfigured, Quota, Rendezvous, ResourceAsk, TermBegan, WorkerExit,
 };
 use footplate_events::{Envelope, Event, Recorded, Subject};
 use footplate_scheduler_core::{Attempt, Facts, Memory, Policy, State, Timeline, decide};
@@ -277,29 +277,11 @@ fn job(dice: &mut Dice, at: u32, mix: &Mix) -> JobSpec {
 
 /// A job of the default queue.
 pub fn one_job(at: u32, resources: ResourceAsk) -> JobSpec {
-    JobSpec {
-        name: name(DisplayName::parse, &format!("job-{at}")),
-        experiment: name(DisplayName::parse, "load"),
-        labels: BTreeMap::new(),
-        why: Why::default(),
+    JobSpec::of(
+        name(DisplayName::parse, &format!("job-{at}")),
+        name(DisplayName::parse, "load"),
+        name(QueueName::parse, footplate_scheduler_core::DEFAULT_QUEUE),
         resources,
-        placement: PlacementAsk::default(),
-        queue: name(QueueName::parse, footplate_scheduler_core::DEFAULT_QUEUE),
-        priority: 0,
-        preemptible: false,
-        launcher: Launcher::Direct,
-        limits: Limits::default(),
-        stop: StopPolicy::default(),
-        retry: RetryPolicy::default(),
-        launch: DocumentRef { digest: Digest::of(b"launch"), bytes: 1 },
-        config: None,
-        document: None,
-        source: None,
-        inputs: Vec::new(),
-        seed: None,
-        rerun_of: None,
-        masked: Vec::new(),
-        objectives: Vec::new(),
-        after: Vec::new(),
-    }
+        DocumentRef { digest: Digest::of(b"launch"), bytes: 1 },
+    )
 }

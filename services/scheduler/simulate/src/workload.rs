@@ -3,7 +3,7 @@
 use crate::cluster::{Size, Span, check_head};
 use crate::dice::Dice;
 use crate::scenario::Arrival;
-use footplate_events::facts::{DocumentRef, JobSpec, Launcher, Limits, PerNode, PlacementAsk, ResourceAsk, RetryPolicy, StopPolicy, Why};
+use footplate_events::facts::{DocumentRef, JobSpec, Limits, PerNode, PlacementAsk, ResourceAsk, RetryPolicy};
 use footplate_types::{Digest, DisplayName, GpuModel, Invalid, QueueName};
 use serde::Deserialize;
 use std::sync::Arc;
@@ -146,28 +146,13 @@ impl JobGroup {
 /// A job that asks for nothing yet.
 pub(crate) fn plain(name: DisplayName, queue: Option<QueueName>) -> JobSpec {
     JobSpec {
-        experiment: name.clone(),
-        name,
-        labels: Default::default(),
-        why: Why::default(),
-        resources: ResourceAsk { nodes: 1, per_node: PerNode::default() },
-        placement: PlacementAsk::default(),
-        queue: queue.unwrap_or_else(|| QueueName::parse(footplate_scheduler_core::DEFAULT_QUEUE).expect("a literal that is valid")),
-        priority: 0,
-        preemptible: false,
-        launcher: Launcher::Direct,
-        limits: Limits::default(),
-        stop: StopPolicy::default(),
         retry: RetryPolicy { preempted: u32::MAX, ..RetryPolicy::default() },
-        launch: DocumentRef { digest: Digest::of(b""), bytes: 0 },
-        config: None,
-        document: None,
-        source: None,
-        inputs: Vec::new(),
-        seed: None,
-        rerun_of: None,
-        masked: Vec::new(),
-        objectives: Vec::new(),
-        after: Vec::new(),
+        ..JobSpec::of(
+            name.clone(),
+            name,
+            queue.unwrap_or_else(|| QueueName::parse(footplate_scheduler_core::DEFAULT_QUEUE).expect("a literal that is valid")),
+            ResourceAsk { nodes: 1, per_node: PerNode::default() },
+            DocumentRef { digest: Digest::of(b""), bytes: 0 },
+        )
     }
 }

@@ -43,6 +43,7 @@ async fn ask(ctx: &Context, nodes: &[NodeName], reason: &str, ask: Ask) -> anyho
             reason: reason.to_owned(),
             request_id: footplate_clock::request_id().to_string(),
             wait: true,
+            ..v1::NodeRequest::default()
         };
         let (answer, word) = match ask {
             Ask::Cordon => (call!(client, within ANSWER, nodes.cordon_node(message))?, "cordoned"),

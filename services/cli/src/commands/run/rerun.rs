@@ -55,7 +55,7 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
     let asked = v1::GetJobRequest { project: client.project().to_owned(), run_id: found.run_id.clone(), at_least: 0 };
     let job = call!(client, jobs.get_job(asked))?.job.unwrap_or_default();
     let original = job.spec.ok_or_else(|| Failure::new(Exit::Failed, format!("the scheduler knows no spec of {}", found.run_id)))?;
-    // It is asked for now: what the first one came after is over, or is another run's affair.
+    // Whoever asks for it again waits for nobody: what the first one came after is over, or is another run's affair.
     let original = types::JobSpec { after: Vec::new(), ..original };
     let spec = if args.sets.is_empty() { original } else { changed(&client, original, &args.sets).await? };
     let message = v1::SubmitJobRequest {

@@ -185,29 +185,11 @@ impl Stage {
 
 fn spec() -> JobSpec {
     let document = DocumentRef { digest: Digest::of(b"launch"), bytes: 6 };
-    JobSpec {
-        name: DisplayName::parse("gang").unwrap(),
-        experiment: DisplayName::parse("default").unwrap(),
-        labels: Default::default(),
-        why: Why::default(),
-        resources: ResourceAsk { nodes: 2, per_node: PerNode { slots: 1, ..PerNode::default() } },
-        placement: PlacementAsk::default(),
-        queue: QueueName::parse("default").unwrap(),
-        priority: 0,
-        preemptible: false,
-        launcher: Launcher::Direct,
-        limits: Limits::default(),
-        stop: StopPolicy::default(),
-        retry: RetryPolicy::default(),
-        launch: document,
-        config: None,
-        document: None,
-        source: None,
-        inputs: Vec::new(),
-        seed: None,
-        rerun_of: None,
-        masked: Vec::new(),
-        objectives: Vec::new(),
-        after: Vec::new(),
-    }
+    JobSpec::of(
+        DisplayName::parse("gang").unwrap(),
+        DisplayName::parse("default").unwrap(),
+        QueueName::parse("default").unwrap(),
+        ResourceAsk { nodes: 2, per_node: PerNode { slots: 1, ..PerNode::default() } },
+        document,
+    )
 }

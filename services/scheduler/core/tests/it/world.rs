@@ -40,31 +40,13 @@ pub fn request(n: u8) -> RequestId {
 
 /// A job of `nodes` x `slots`.
 pub fn spec(nodes: u32, slots: u32) -> JobSpec {
-    JobSpec {
-        name: DisplayName::parse("job").unwrap(),
-        experiment: DisplayName::parse("default").unwrap(),
-        labels: Default::default(),
-        why: Why::default(),
-        resources: ResourceAsk { nodes, per_node: PerNode { slots, ..PerNode::default() } },
-        placement: PlacementAsk::default(),
-        queue: queue_name("default"),
-        priority: 0,
-        preemptible: false,
-        launcher: Launcher::Direct,
-        limits: Limits::default(),
-        stop: StopPolicy::default(),
-        retry: RetryPolicy::default(),
-        launch: DocumentRef { digest: Digest::of(b"launch"), bytes: 1 },
-        config: None,
-        document: None,
-        source: None,
-        inputs: Vec::new(),
-        seed: None,
-        rerun_of: None,
-        masked: Vec::new(),
-        objectives: Vec::new(),
-        after: Vec::new(),
-    }
+    JobSpec::of(
+        DisplayName::parse("job").unwrap(),
+        DisplayName::parse("default").unwrap(),
+        queue_name("default"),
+        ResourceAsk { nodes, per_node: PerNode { slots, ..PerNode::default() } },
+        DocumentRef { digest: Digest::of(b"launch"), bytes: 1 },
+    )
 }
 
 pub fn gpu_spec(nodes: u32, gpus: u32) -> JobSpec {

@@ -20,6 +20,8 @@ use tonic::Status;
 const NEWEST_MAX: u32 = 1_000;
 /// Sequences looked at in the first step back from the end; each further step is four times as wide.
 const STEP_BACK: u64 = 1_000;
+/// Sequences looked back at the most: whoever wants older decisions names a sequence to begin from.
+const BACK_MAX: u64 = 1_000_000;
 /// Events read from the broker at a time: one may have 256 KiB.
 const PAGE: usize = 100;
 
@@ -158,12 +160,14 @@ impl Jobs {
         is_wanted.then(|| shown(recorded, &told, run, queue))
     }
 
-    /// The last `most` wanted decisions up to `end`, oldest first: found by steps back that grow, so that it costs what it finds where it finds it.
+    /// The last `most` wanted decisions up to `end`, oldest first: found by steps back that grow, so that it costs what it finds where it finds it. Fewer where
+    /// there are fewer within [`BACK_MAX`].
     async fn newest(&self, wanted: &Wanted, end: u64, most: usize) -> Result<VecDeque<Decision>, Refusal> {
         let mut found: VecDeque<Decision> = VecDeque::new();
         let (mut high, mut width) = (end, STEP_BACK);
-        while high > 0 && found.len() < most {
-            let low = high.saturating_sub(width - 1).max(1);
+        let lowest = end.saturating_sub(BACK_MAX).max(1);
+        while high >= lowest && high > 0 && found.len() < most {
+            let low = high.saturating_sub(width - 1).max(lowest);
             let mut step: VecDeque<Decision> = VecDeque::new();
             let mut next = Some(low);
             while let Some(at) = next.filter(|at| *at <= high) {

@@ -38,31 +38,13 @@ pub(crate) fn when(mut parameter: Parameter, other: &str, one_of: &[ParamValue])
 }
 
 pub(crate) fn job() -> JobSpec {
-    JobSpec {
-        name: DisplayName::parse("train").unwrap(),
-        experiment: DisplayName::parse("digits").unwrap(),
-        labels: BTreeMap::new(),
-        why: Why::default(),
-        resources: ResourceAsk { nodes: 1, per_node: PerNode { slots: 1, ..PerNode::default() } },
-        placement: PlacementAsk::default(),
-        queue: QueueName::parse("default").unwrap(),
-        priority: 0,
-        preemptible: false,
-        launcher: Launcher::Direct,
-        limits: Limits::default(),
-        stop: StopPolicy::default(),
-        retry: RetryPolicy::default(),
-        launch: DocumentRef { digest: Digest::of(b"launch"), bytes: 6 },
-        config: None,
-        document: None,
-        source: None,
-        inputs: Vec::new(),
-        seed: None,
-        rerun_of: None,
-        masked: Vec::new(),
-        objectives: Vec::new(),
-        after: Vec::new(),
-    }
+    JobSpec::of(
+        DisplayName::parse("train").unwrap(),
+        DisplayName::parse("digits").unwrap(),
+        QueueName::parse("default").unwrap(),
+        ResourceAsk { nodes: 1, per_node: PerNode { slots: 1, ..PerNode::default() } },
+        DocumentRef { digest: Digest::of(b"launch"), bytes: 6 },
+    )
 }
 
 pub(crate) fn sweep(sampler: Sampler, space: Vec<Parameter>) -> SweepCreated {

@@ -79,29 +79,15 @@ fn params(attempt: u32, pairs: &[(&str, ParamValue)]) -> RunCommand {
 pub(crate) fn spec() -> JobSpec {
     let document = |text: &[u8]| DocumentRef { digest: Digest::of(text), bytes: text.len() as u64 };
     JobSpec {
-        name: DisplayName::parse("gang").unwrap(),
-        experiment: DisplayName::parse("digits").unwrap(),
         labels: [("team".to_owned(), "a b".to_owned())].into(),
-        why: Why::default(),
-        resources: ResourceAsk { nodes: 1, per_node: PerNode { slots: 2, ..PerNode::default() } },
-        placement: PlacementAsk::default(),
-        queue: QueueName::parse("default").unwrap(),
         priority: 3,
-        preemptible: false,
-        launcher: Launcher::Direct,
-        limits: Limits::default(),
-        stop: StopPolicy::default(),
-        retry: RetryPolicy::default(),
-        launch: document(b"launch"),
-        config: None,
-        document: None,
-        source: None,
-        inputs: Vec::new(),
-        seed: None,
-        rerun_of: None,
-        masked: Vec::new(),
-        objectives: Vec::new(),
-        after: Vec::new(),
+        ..JobSpec::of(
+            DisplayName::parse("gang").unwrap(),
+            DisplayName::parse("digits").unwrap(),
+            QueueName::parse("default").unwrap(),
+            ResourceAsk { nodes: 1, per_node: PerNode { slots: 2, ..PerNode::default() } },
+            document(b"launch"),
+        )
     }
 }
 

@@ -253,29 +253,14 @@ pub(crate) fn member(run: RunId) -> MemberRef {
 
 pub(crate) fn spec(name: &str) -> JobSpec {
     JobSpec {
-        name: DisplayName::parse(name).unwrap(),
-        experiment: DisplayName::parse("digits").unwrap(),
         labels: [("team".to_owned(), "blue".to_owned())].into(),
-        why: Why::default(),
-        resources: ResourceAsk { nodes: 1, per_node: PerNode { slots: 2, ..PerNode::default() } },
-        placement: PlacementAsk::default(),
-        queue: QueueName::parse("default").unwrap(),
-        priority: 0,
-        preemptible: false,
-        launcher: Launcher::Direct,
-        limits: Limits::default(),
-        stop: StopPolicy::default(),
-        retry: RetryPolicy::default(),
-        launch: DocumentRef { digest: Digest::of(b"launch"), bytes: 6 },
-        config: None,
-        document: None,
-        source: None,
-        inputs: Vec::new(),
-        seed: None,
-        rerun_of: None,
-        masked: Vec::new(),
-        objectives: Vec::new(),
-        after: Vec::new(),
+        ..JobSpec::of(
+            DisplayName::parse(name).unwrap(),
+            DisplayName::parse("digits").unwrap(),
+            QueueName::parse("default").unwrap(),
+            ResourceAsk { nodes: 1, per_node: PerNode { slots: 2, ..PerNode::default() } },
+            DocumentRef { digest: Digest::of(b"launch"), bytes: 6 },
+        )
     }
 }
 
