@@ -36,6 +36,9 @@ pub struct Options {
     /// How many jobs end at once where they end in batches
     #[arg(long, default_value_t = 200)]
     pub batch: u32,
+    /// How long those that are left have waited, in seconds, when jobs begin to end: beyond the patience nodes are kept for the first of them
+    #[arg(long, default_value_t = 3_600)]
+    pub waited: u64,
     /// Sizes at which the growth of the costs is shown; 0 shows none
     #[arg(long, value_delimiter = ',', default_value = "1000,3000,10000,30000", value_name = "NODES,...")]
     pub growth: Vec<u32>,
@@ -96,23 +99,30 @@ fn to_rest(cluster: &mut Cluster, cost: Option<&mut Cost>) -> Result<(u64, u64)>
 }
 
 /// Measures one size.
-pub fn measure(mix: &Mix, steps: u32, batch: u32) -> Result<Cost> {
+pub fn measure(mix: &Mix, (steps, batch): (u32, u32), waited: Duration) -> Result<Cost> {
     let mut cost = Cost::default();
     let mut cluster = Cluster::new(mix);
     let begun = Instant::now();
     (cost.decided, cost.placed) = to_rest(&mut cluster, Some(&mut cost))?;
     cost.cycle = begun.elapsed();
     // What is placed comes to run, so that what ends later has run.
-    cluster.launch_all();
+    cluster.obey_all();
     to_rest(&mut cluster, None)?;
     cluster.check()?;
+    cluster.wait(waited);
+    // Limits have run out meanwhile: who is stopped ends, who takes his place starts.
+    for _ in 0..3 {
+        to_rest(&mut cluster, None)?;
+        cluster.obey_all();
+    }
+    to_rest(&mut cluster, None)?;
     for _ in 0..steps {
         let Some(ends) = cluster.next_ends(1) else { break };
         let begun = Instant::now();
         cluster.report(ends);
         to_rest(&mut cluster, None)?;
         cost.steps.push(begun.elapsed());
-        cluster.launch_all();
+        cluster.obey_all();
         to_rest(&mut cluster, None)?;
     }
     cost.steps.sort_unstable();
@@ -124,7 +134,7 @@ pub fn measure(mix: &Mix, steps: u32, batch: u32) -> Result<Cost> {
         cost.in_batches.0 += decided;
         cost.in_batches.1 += placed;
         cost.in_batches.2 += begun.elapsed();
-        cluster.launch_all();
+        cluster.obey_all();
         to_rest(&mut cluster, None)?;
     }
     cluster.check()?;
@@ -144,7 +154,8 @@ pub fn run(options: &Options) -> Result<Report> {
     ensure!(options.gpus / options.nodes <= 16, "--gpus {}: at most 16 a node ({} nodes)", options.gpus, options.nodes);
     let mut report = Report::of("cycle");
     let mix = Mix { nodes: options.nodes, gpus_per_node: options.gpus / options.nodes, pending: options.pending, seed: options.seed };
-    let cost = measure(&mix, options.steps, options.batch)?;
+    let waited = Duration::from_secs(options.waited);
+    let cost = measure(&mix, (options.steps, options.batch), waited)?;
     let rss = peak_mib();
     report.line(format!("{} nodes, {} GPUs, {} jobs: everything waits", mix.nodes, options.gpus, mix.pending));
     report.line(format!(
@@ -192,7 +203,7 @@ fn growth(options: &Options, mix: &Mix, report: &mut Report) -> Result<()> {
     for nodes in sizes {
         let pending = (u64::from(mix.pending) * u64::from(nodes) / u64::from(mix.nodes)).max(1) as u32;
         let size = Mix { nodes, pending, ..*mix };
-        let cost = measure(&size, options.steps.min(500), options.batch)?;
+        let cost = measure(&size, (options.steps.min(500), options.batch), Duration::from_secs(options.waited))?;
         let took = cost.cycle.as_secs_f64();
         report.line(format!("{nodes} nodes, {pending} jobs: full cycle {took:.2} s, one by one p99 {:.3} ms", cost.at(0.99)));
         report.number(format!("full_cycle_s_{nodes}"), took);
@@ -217,7 +228,7 @@ mod tests {
     #[test]
     fn a_cycle_places_what_fits_and_tells_everybody_else_why_not() {
         let mix = Mix { nodes: 20, gpus_per_node: 8, pending: 300, seed: 7 };
-        let cost = measure(&mix, 50, 10).unwrap();
+        let cost = measure(&mix, (50, 10), Duration::from_secs(3_600)).unwrap();
         assert!(cost.placed > 0 && cost.decided >= 300, "{cost:?}");
         assert_eq!(cost.steps.len(), 50, "there is always somebody who can end");
         assert!(cost.in_batches.1 > 0, "what ends makes room");

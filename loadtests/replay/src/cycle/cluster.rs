@@ -47,6 +47,8 @@ pub(super) struct Cluster {
     placed: Vec<RunId>,
     /// Of these the ones that are not ready yet.
     young: Vec<RunId>,
+    /// Runs whose attempt is being stopped.
+    stopped: Vec<RunId>,
     dice: Dice,
     project: ProjectName,
     actor: PrincipalId,
@@ -67,6 +69,7 @@ impl Cluster {
             elapsed: 1,
             placed: Vec::new(),
             young: Vec::new(),
+            stopped: Vec::new(),
             dice: Dice::of(mix.seed, 1),
             project: name(ProjectName::parse, "vision"),
             actor: name(PrincipalId::parse, "load"),
@@ -132,6 +135,11 @@ impl Cluster {
         self.state.evolve(&Recorded { sequence, recorded_at: time, envelope });
     }
 
+    /// Lets time pass.
+    pub(super) fn wait(&mut self, time: Duration) {
+        self.elapsed += u64::try_from(time.as_millis()).unwrap_or(u64::MAX / 2);
+    }
+
     /// One look of the leader, and how long it took.
     pub(super) fn look(&mut self) -> (Vec<Decision>, Duration) {
         self.elapsed += 1;
@@ -160,13 +168,21 @@ impl Cluster {
                 self.young.push(run);
                 placed += 1;
             }
+            if let (Event::JobStopRequested(_), Some(run)) = (&decision.event, decision.subject.run_id()) {
+                self.stopped.push(run);
+            }
             self.record(decision.subject, decision.event, id);
         }
         placed
     }
 
-    /// Reports whoever was placed as ready.
-    pub(super) fn launch_all(&mut self) {
+    /// The agents do as they are told: whoever was placed is ready, whoever is stopped ends.
+    pub(super) fn obey_all(&mut self) {
+        for run in std::mem::take(&mut self.stopped) {
+            if let Some(end) = self.end(run) {
+                self.record(end.0, end.1, None);
+            }
+        }
         for run in std::mem::take(&mut self.young) {
             let Some((subject, attempt)) = self.attempt(run) else { continue };
             let ready = |member: &footplate_scheduler_core::Member| MemberReady {
@@ -185,24 +201,29 @@ impl Cluster {
         Some((Subject::attempt(&self.project, AttemptId { run, attempt: attempt.number }), attempt))
     }
 
+    /// What would be reported of a run that ends; none when nothing of it runs.
+    fn end(&self, run: RunId) -> Option<(Subject, Event)> {
+        let (subject, attempt) = self.attempt(run)?;
+        let exited = |member: &footplate_scheduler_core::Member| MemberExited {
+            member: member.placement.member,
+            node: member.placement.node.clone(),
+            epoch: member.placement.epoch,
+            obeyed: attempt.stop.as_ref().map(|stop| stop.cause),
+            workers: vec![WorkerExit { rank: member.placement.first_rank, exit: Exit::Code(0), after_ms: 0, message: String::new() }],
+            not_started: None,
+            offsets: FinalOffsets::default(),
+        };
+        let members = attempt.members.iter().map(exited).collect();
+        Some((subject, AttemptExited { members }.into()))
+    }
+
     /// What would be reported of so many jobs that end; none when nothing runs.
     pub(super) fn next_ends(&mut self, count: u32) -> Option<Vec<(Subject, Event)>> {
         let mut ends = Vec::new();
         while ends.len() < count as usize && !self.placed.is_empty() {
             let at = self.dice.below(self.placed.len() as u64) as usize;
             let run = self.placed.swap_remove(at);
-            let Some((subject, attempt)) = self.attempt(run) else { continue };
-            let exited = |member: &footplate_scheduler_core::Member| MemberExited {
-                member: member.placement.member,
-                node: member.placement.node.clone(),
-                epoch: member.placement.epoch,
-                obeyed: attempt.stop.as_ref().map(|stop| stop.cause),
-                workers: vec![WorkerExit { rank: member.placement.first_rank, exit: Exit::Code(0), after_ms: 0, message: String::new() }],
-                not_started: None,
-                offsets: FinalOffsets::default(),
-            };
-            let members = attempt.members.iter().map(exited).collect();
-            ends.push((subject, AttemptExited { members }.into()));
+            ends.extend(self.end(run));
         }
         (!ends.is_empty()).then_some(ends)
     }
