@@ -8,6 +8,7 @@
 
 mod after;
 mod board;
+mod fit;
 mod forecast;
 mod ground;
 mod hold;

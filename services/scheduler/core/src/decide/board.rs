@@ -1,18 +1,13 @@
 //! The board of one look: the nodes as they are, and what the look has given away of them already.
 
-use super::ground::{Fit, Ground, Nodes, Plot, Score, quality, score};
-use super::room::Room;
+pub(crate) use super::fit::When;
+use super::fit::{Counts, Fit, QUALITIES, Score, could_hold, quality};
+use super::ground::{Ground, Nodes, Plot};
+use super::room::{Bits, Room};
 use crate::state::{Claim, Node, State};
 use footplate_events::facts::JobSpec;
 use footplate_types::{Digest, NodeName};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Which room is looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum When {
-    Now,
-    Coming,
-}
 
 /// All nodes.
 #[derive(Debug)]
@@ -21,6 +16,8 @@ pub(crate) struct Board<'a> {
     pub(crate) nodes: Nodes<'a>,
     /// Plots that the look has changed.
     changed: Vec<usize>,
+    /// Plots that are kept free for jobs that have waited long. What fits there counts for nobody.
+    kept: Bits,
 }
 
 /// A job's shape: what decides where it fits.
@@ -92,7 +89,8 @@ impl<'a> Board<'a> {
 
     /// The nodes of the state that `ground` was brought up to date with. [`Board::ground`] gives it back.
     pub(super) fn new(ground: Ground, nodes: Nodes<'a>) -> Self {
-        Self { ground, nodes, changed: Vec::new() }
+        let kept = Bits::none(nodes.len());
+        Self { ground, nodes, changed: Vec::new(), kept }
     }
 
     /// What is known of the nodes, for the next look.
@@ -123,10 +121,9 @@ impl<'a> Board<'a> {
         self.ground.fit(&self.nodes, shape.class, shape.spec, shape.avoid)
     }
 
-    fn score_coming(&self, shape: Shape<'_>, fit: &Fit, at: usize) -> Option<Score> {
-        let plot = self.plot(at);
-        let score = (fit.is_eligible(at) && !plot.reserved).then(|| score(&plot.coming, self.nodes[at], shape.spec, shape.avoid))?;
-        (score != Score::MAX).then_some(score)
+    /// How good a place is, on a node that is not kept for another job.
+    fn score(&self, fit: &Fit, when: When, at: usize) -> Option<Score> {
+        fit.places(when).score(at).filter(|_| !self.kept.has(at))
     }
 
     /// Whether a member could stand on a node if that were empty, by what [`Board::fit`] found last.
@@ -136,12 +133,12 @@ impl<'a> Board<'a> {
 
     /// As [`Board::is_eligible`], of a node that is not kept for another job.
     pub(super) fn may_stand(&self, shape: Shape<'_>, at: usize) -> bool {
-        self.is_eligible(shape, at) && !self.plot(at).reserved
+        self.is_eligible(shape, at) && !self.kept.has(at)
     }
 
     /// Whether a member fits on a node when everything that is being stopped has left, by what [`Board::fit`] found last.
     pub(super) fn fits(&self, shape: Shape<'_>, at: usize) -> bool {
-        self.ground.known(&shape.class).is_some_and(|fit| fit.fits(at) || self.score_coming(shape, fit, at).is_some())
+        self.ground.known(&shape.class).is_some_and(|fit| self.score(fit, When::Coming, at).is_some())
     }
 
     /// The nodes that are counted for a shape, of those that `counts`; `all` says how many these are, where that is known and will do.
@@ -156,10 +153,41 @@ impl<'a> Board<'a> {
         together
     }
 
-    /// On how many nodes that a gang could have together a member fits now.
-    pub(super) fn fitting(&mut self, shape: Shape<'_>) -> usize {
-        let all = self.fit(shape).fitting();
-        self.together(shape, all, Fit::fits).most()
+    /// On how many nodes a member fits.
+    pub(super) fn fitting_all(&mut self, shape: Shape<'_>, when: When) -> usize {
+        self.fit(shape);
+        let Some(fit) = self.ground.known(&shape.class) else { return 0 };
+        let places = fit.places(when);
+        places.count() - self.kept.ones().filter(|at| places.score(*at).is_some()).count()
+    }
+
+    /// On which nodes a member fits.
+    pub(super) fn fitting_together(&mut self, shape: Shape<'_>, when: When) -> Together {
+        let mut together = Together::of(shape);
+        together.all = self.fitting_all(shape, when);
+        if let (Some(by_rack), Some(fit)) = (&mut together.by_rack, self.ground.known(&shape.class)) {
+            let racks = self.open_racks(fit, when, &[]).into_iter().enumerate();
+            by_rack.extend(racks.map(|(rack, counts)| (rack as u32, counts.iter().sum::<u32>() as usize)));
+        }
+        together
+    }
+
+    /// On how many nodes that a gang could have together a member fits.
+    pub(super) fn fitting(&mut self, shape: Shape<'_>, when: When) -> usize {
+        self.fitting_together(shape, when).most()
+    }
+
+    /// The places of each rack by quality, without those on nodes that are kept, but with `also` of them.
+    fn open_racks(&self, fit: &Fit, when: When, also: &[usize]) -> Vec<Counts> {
+        let places = fit.places(when);
+        let mut racks = places.racks().to_vec();
+        for at in self.kept.ones().filter(|at| also.binary_search(at).is_err()) {
+            let rack = racks.get_mut(self.plot(at).rack as usize);
+            if let (Some(score), Some(counts)) = (places.score(at), rack) {
+                counts[quality(score)] -= 1;
+            }
+        }
+        racks
     }
 
     /// As [`Board::fitting`], if every open node were empty.
@@ -178,8 +206,7 @@ impl<'a> Board<'a> {
 
     /// Whether a member would fit on the healthy units of a node if everybody left it.
     pub(super) fn could_hold(&self, shape: Shape<'_>, at: usize) -> bool {
-        let node = self.node(at);
-        !self.ground.unwell.contains(&at) || Room::empty_node(node).holds(node, &shape.spec.resources.per_node)
+        could_hold(self.node(at), shape.spec)
     }
 
     /// As [`Board::eligible`], if every node that ever registered were open.
@@ -188,98 +215,62 @@ impl<'a> Board<'a> {
         self.together(shape, all, Fit::suits).most()
     }
 
-    /// On which nodes a member fits when everything that is being stopped has left.
-    pub(super) fn coming_together(&mut self, shape: Shape<'_>) -> Together {
-        let now = self.fit(shape).fitting();
-        let mut together = self.together(shape, now, Fit::fits);
-        let Some(fit) = self.ground.known(&shape.class) else { return together };
-        for at in self.ground.differing.iter().filter(|at| !fit.fits(**at) && self.score_coming(shape, fit, **at).is_some()) {
-            together.count(self.plot(*at).rack, true);
-        }
-        together
-    }
-
-    /// On how many nodes that a gang could have together a member fits when everything that is being stopped has left.
-    pub(super) fn fitting_coming(&mut self, shape: Shape<'_>) -> usize {
-        self.coming_together(shape).most()
-    }
-
     /// Seats for the whole gang, or none: avoided nodes last; whole NVLink islands first, and nodes without GPUs for work without; a gang in one rack, the fullest that has room for all of it, else
     /// in as few as it takes; there the tightest nodes. In order of rack and name, so that neighbouring ranks stand near each other.
     pub(crate) fn seat(&mut self, shape: Shape<'_>, when: When) -> Option<Vec<Seat>> {
-        let count = shape.nodes();
-        let fitting = self.fit(shape).fitting();
+        self.seat_also(shape, when, &[])
+    }
+
+    /// As [`Board::seat`], with these nodes, which are kept for others: in order of their positions.
+    pub(super) fn seat_also(&mut self, shape: Shape<'_>, when: When, also: &[usize]) -> Option<Vec<Seat>> {
+        self.fit(shape);
         let fit = self.ground.known(&shape.class)?;
-        if when == When::Now && fitting < count {
-            return None;
-        }
-        let chosen = if when == When::Now && count == 1 {
-            vec![fit.best()?.1]
-        } else {
-            let mut places: Vec<(Score, usize)> = match when {
-                When::Now => fit.places().collect(),
-                // Where nothing is being stopped, now and then are the same.
-                When::Coming => fit.places().filter(|(_, at)| !self.ground.differing.contains(at)).collect(),
-            };
-            if when == When::Coming {
-                let coming = |at: &usize| Some((self.score_coming(shape, fit, *at)?, *at));
-                places.extend(self.ground.differing.iter().filter_map(coming));
-            }
-            self.choose(shape, places)?
-        };
+        let chosen = if shape.nodes() == 1 { vec![self.best(fit, when, also)?] } else { self.choose(shape, fit, when, also)? };
         let room = |at: usize| if when == When::Now { &self.plot(at).free } else { &self.plot(at).coming };
         Some(chosen.into_iter().map(|at| (at, room(at).pick(self.node(at), &shape.spec.resources.per_node))).collect())
     }
 
-    /// Seats for the whole gang now, these nodes, which are kept for others, among them.
-    pub(super) fn seat_also(&mut self, shape: Shape<'_>, also: &[usize]) -> Option<Vec<Seat>> {
-        self.fit(shape);
-        let fit = self.ground.known(&shape.class)?;
-        let place = |at: &usize| (score(&self.plot(*at).free, self.nodes[*at], shape.spec, shape.avoid), *at);
-        let also = also.iter().map(place).filter(|(score, _)| *score != Score::MAX);
-        let chosen = self.choose(shape, fit.places().chain(also).collect())?;
-        Some(chosen.into_iter().map(|at| (at, self.plot(at).free.pick(self.node(at), &shape.spec.resources.per_node))).collect())
+    fn is_taken(&self, at: usize, also: &[usize]) -> bool {
+        self.kept.has(at) && also.binary_search(&at).is_err()
     }
 
-    fn choose(&self, shape: Shape<'_>, mut places: Vec<(Score, usize)>) -> Option<Vec<usize>> {
+    /// The best place for a single member.
+    fn best(&self, fit: &Fit, when: When, also: &[usize]) -> Option<usize> {
+        let places = fit.places(when);
+        let best = places.best()?;
+        if self.is_taken(best, also) { places.best_of(|at| !self.is_taken(at, also)) } else { Some(best) }
+    }
+
+    fn choose(&self, shape: Shape<'_>, fit: &Fit, when: When, also: &[usize]) -> Option<Vec<usize>> {
         let count = shape.nodes();
-        let suffice = |places: &mut dyn Iterator<Item = &(Score, usize)>| {
-            let mut together = Together::of(shape);
-            places.for_each(|(_, at)| together.count(self.plot(*at).rack, true));
-            together.most() >= count
-        };
-        if count == 0 || !suffice(&mut places.iter()) {
-            return None;
-        }
+        let racks = self.open_racks(fit, when, also);
+        let of = |counts: &Counts, worst: usize| counts[..=worst].iter().sum::<u32>() as usize;
         // No place that is worse than it takes.
-        for worst in 0..=quality(Score::MAX) {
-            if suffice(&mut places.iter().filter(|(score, _)| quality(*score) <= worst)) {
-                places.retain(|(score, _)| quality(*score) <= worst);
+        let worst = (0..QUALITIES).find(|worst| {
+            let mut racks = racks.iter().map(|counts| of(counts, *worst));
+            if shape.in_one_rack() { racks.any(|places| places >= count) } else { racks.sum::<usize>() >= count }
+        })?;
+        let first = |rack: usize| self.ground.in_rack[rack].first().copied();
+        let sizes = racks.iter().enumerate().map(|(rack, counts)| (of(counts, worst), rack)).filter(|(size, _)| *size > 0);
+        let enough = sizes.clone().filter(|(size, _)| *size >= count).min_by_key(|(size, rack)| (*size, first(*rack)));
+        let mut racks: Vec<(usize, usize)> = match enough {
+            Some(one) => vec![one],
+            None => sizes.collect(),
+        };
+        racks.sort_by_key(|(size, rack)| (std::cmp::Reverse(*size), first(*rack)));
+        let mut chosen = Vec::with_capacity(count);
+        for (_, rack) in racks {
+            let wanted = count - chosen.len();
+            if wanted == 0 {
                 break;
             }
-        }
-        let mut racks: BTreeMap<u32, Vec<(Score, usize)>> = BTreeMap::new();
-        for place in places {
-            racks.entry(self.plot(place.1).rack).or_default().push(place);
-        }
-        let first = |rack: &Vec<(Score, usize)>| rack.iter().map(|(_, at)| *at).min();
-        let mut racks: Vec<Vec<(Score, usize)>> = racks.into_values().collect();
-        if count > 1
-            && let Some(one) = racks.iter().filter(|rack| rack.len() >= count).min_by_key(|rack| (rack.len(), first(rack)))
-        {
-            racks = vec![one.clone()];
-        }
-        if count == 1 {
-            racks = vec![racks.into_iter().flatten().collect()];
-        }
-        racks.sort_by_key(|rack| (std::cmp::Reverse(rack.len()), first(rack)));
-        let mut chosen = Vec::with_capacity(count);
-        for mut rack in racks {
-            let wanted = count - chosen.len();
-            if rack.len() > wanted && wanted > 0 {
-                rack.select_nth_unstable(wanted - 1);
+            let place = |at: &usize| Some((fit.places(when).score(*at).filter(|score| quality(*score) <= worst)?, *at));
+            let standing = self.ground.in_rack[rack].iter().filter(|at| !self.is_taken(**at, also));
+            let mut places: Vec<(Score, usize)> = standing.filter_map(place).collect();
+            if places.len() > wanted {
+                places.select_nth_unstable(wanted - 1);
             }
-            chosen.extend(rack.into_iter().take(wanted).map(|(_, at)| at));
+            chosen.extend(places.into_iter().take(wanted).map(|(_, at)| at));
         }
         chosen.sort_by_key(|at| (&self.node(*at).shape.rack, *at));
         Some(chosen)
@@ -306,8 +297,25 @@ impl<'a> Board<'a> {
     }
 
     /// A node is kept free, or is not after all.
-    pub(super) fn reserve(&mut self, at: usize, reserved: bool) {
-        self.change(at, |plot| plot.reserved = reserved);
+    pub(super) fn keep(&mut self, at: usize, kept: bool) {
+        self.kept.set(at, kept);
+    }
+
+    /// Of the nodes that are not kept for a job, so many that have most of what is asked when everything that is being stopped has left.
+    pub(super) fn most_coming(&mut self, shape: Shape<'_>, wanted: usize) -> Vec<(std::cmp::Reverse<u16>, usize)> {
+        self.fit(shape);
+        let fit = self.ground.known(&shape.class);
+        fit.map_or_else(Vec::new, |fit| fit.most_coming(wanted, |at| !self.kept.has(at)))
+    }
+
+    /// Whether a node is kept free for a job.
+    pub(super) fn is_kept(&self, at: usize) -> bool {
+        self.kept.has(at)
+    }
+
+    /// Whether nothing is kept for anybody.
+    pub(super) fn keeps_nothing(&self) -> bool {
+        self.kept.is_empty()
     }
 
     fn change(&mut self, at: usize, change: impl FnOnce(&mut Plot)) {

@@ -3,7 +3,8 @@
 //! It is a help and never the truth: whoever begins with an empty [`Memory`] decides the same, more slowly. A plot is planted anew when its node has
 //! changed since, and a shape is compared only with the plots that have changed since.
 
-use super::room::{Room, suits};
+use super::fit::Fit;
+use super::room::Room;
 use crate::facts::Settled;
 use crate::state::{Holding, Node, State};
 use footplate_events::facts::{JobSpec, MemberPlacement, StopCause, WaitReason};
@@ -27,6 +28,8 @@ impl Memory {
 
 /// How many shapes are kept. When there are more, all are dropped before a look and found anew as they come.
 const FITS_MOST: usize = 512;
+/// Changes that are remembered in order. A shape that has seen none of them is compared with every plot.
+const JOURNAL_MOST: usize = 65_536;
 
 /// One node.
 #[derive(Debug, Default)]
@@ -35,8 +38,6 @@ pub(crate) struct Plot {
     seen: u64,
     /// It takes new work.
     pub(super) open: bool,
-    /// It is kept free for a job that has waited long.
-    pub(super) reserved: bool,
     /// Something on it is being preempted.
     pub(super) preempting: bool,
     /// Which rack it stands in, by number.
@@ -78,6 +79,8 @@ pub(crate) struct Ground {
     /// The plots that have changed, in order, and how often it was begun anew.
     journal: (u64, Vec<usize>),
     racks: BTreeMap<Option<String>, u32>,
+    /// The plots that stand in each, in order.
+    pub(super) in_rack: Vec<BTreeSet<usize>>,
     fits: BTreeMap<Digest, Fit>,
     /// What was told of shapes that find no room, and how far the journal had come then.
     told: BTreeMap<Digest, ((u64, usize), WaitReason)>,
@@ -130,10 +133,13 @@ impl Ground {
             Some(rack) => *rack,
             None => *self.racks.entry(node.shape.rack.clone()).or_insert(next_rack),
         };
+        self.in_rack.resize_with(self.racks.len(), BTreeSet::new);
         let plot = &mut self.plots[at];
+        self.in_rack[plot.rack as usize].remove(&at);
+        self.in_rack[rack as usize].insert(at);
         let empty = Room::empty_node(node);
         plot.open = node.is_open();
-        (plot.reserved, plot.preempting, plot.rack) = (false, false, rack);
+        (plot.preempting, plot.rack) = (false, rack);
         plot.capacity = if plot.open { empty.holding() } else { Holding::default() };
         plot.free = empty;
         plot.stands.clear();
@@ -249,141 +255,4 @@ fn usable(node: &Node, gpus: &[GpuUuid], slots: &[SlotIndex]) -> Holding {
 /// What a member holds of what the capacity counts.
 pub(super) fn usable_of(state: &State, member: &MemberPlacement) -> Holding {
     state.nodes().get(&member.node).map_or_else(Holding::default, |node| usable(node, &member.gpus, &member.slots))
-}
-
-/// How good a place is: the less, the better. Avoided nodes last; before them those on which no NVLink island is large enough, or whose GPUs are not asked for;
-/// then the tightest.
-pub(super) type Score = u16;
-
-/// No member fits there now.
-const NONE: Score = Score::MAX;
-/// What a score tells beside the units.
-const QUALITY: u32 = 14;
-/// The most units that a score tells apart.
-const UNITS_MOST: u32 = (1 << QUALITY) - 2;
-
-/// Changes that are remembered in order. A shape that has seen none of them is compared with every plot.
-const JOURNAL_MOST: usize = 65_536;
-
-/// It could take a member if it were empty and open.
-const SUITS: u8 = 1;
-/// And it is open.
-const ELIGIBLE: u8 = 2;
-
-/// Where jobs of one class fit.
-#[derive(Debug, Default)]
-pub(crate) struct Fit {
-    seen: Vec<u32>,
-    /// How far the journal was read.
-    read: (u64, usize),
-    /// Of a member now.
-    scores: Vec<Score>,
-    marks: Vec<u8>,
-    suiting: usize,
-    eligible: usize,
-    /// Where a member fits now.
-    fitting: usize,
-}
-
-impl Fit {
-    fn refresh(
-        &mut self,
-        nodes: &Nodes<'_>,
-        plots: &[Plot],
-        changes: &[u32],
-        (begun, journal): &(u64, Vec<usize>),
-        spec: &JobSpec,
-        avoid: &[NodeName],
-    ) {
-        let count = plots.len();
-        if self.seen.len() != count {
-            *self = Self { seen: vec![0; count], scores: vec![NONE; count], marks: vec![0; count], ..Self::default() };
-        }
-        let from = (self.read.0 == *begun).then_some(self.read.1);
-        let mut look = |at: usize| {
-            if self.seen[at] != changes[at] {
-                self.seen[at] = changes[at];
-                self.look_at(at, nodes[at], &plots[at], spec, avoid);
-            }
-        };
-        match from.and_then(|from| journal.get(from..)) {
-            Some(changed) => changed.iter().copied().for_each(&mut look),
-            None => (0..count).for_each(&mut look),
-        }
-        self.read = (*begun, journal.len());
-    }
-
-    fn look_at(&mut self, at: usize, (name, node): (&NodeName, &Node), plot: &Plot, spec: &JobSpec, avoid: &[NodeName]) {
-        self.suiting -= usize::from(self.suits(at));
-        self.eligible -= usize::from(self.is_eligible(at));
-        self.fitting -= usize::from(self.scores[at] != NONE);
-        let suits = suits(name, node, spec);
-        self.marks[at] = if suits { SUITS | if plot.open { ELIGIBLE } else { 0 } } else { 0 };
-        let fits = self.is_eligible(at) && !plot.reserved;
-        self.scores[at] = if fits { score(&plot.free, (name, node), spec, avoid) } else { NONE };
-        self.suiting += usize::from(suits);
-        self.eligible += usize::from(self.is_eligible(at));
-        self.fitting += usize::from(self.scores[at] != NONE);
-    }
-
-    /// Whether a member could stand there if the node were empty and open.
-    pub(super) fn suits(&self, at: usize) -> bool {
-        self.marks[at] & SUITS != 0
-    }
-
-    /// Whether a member could stand there if the node were empty.
-    pub(super) fn is_eligible(&self, at: usize) -> bool {
-        self.marks[at] & ELIGIBLE != 0
-    }
-
-    /// How many nodes, open or not, could take a member if they were empty.
-    pub(super) fn suiting(&self) -> usize {
-        self.suiting
-    }
-
-    /// How many of them are open.
-    pub(super) fn eligible(&self) -> usize {
-        self.eligible
-    }
-
-    /// How many of these have room for a member now.
-    pub(super) fn fitting(&self) -> usize {
-        self.fitting
-    }
-
-    /// Whether a member fits there now.
-    pub(super) fn fits(&self, at: usize) -> bool {
-        self.scores[at] != NONE
-    }
-
-    /// The nodes that could take a member if they were empty, by position.
-    pub(super) fn all_eligible(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.marks.len()).filter(|at| self.is_eligible(*at))
-    }
-
-    /// Where a member stands best now, with the score of that place.
-    pub(super) fn best(&self) -> Option<(Score, usize)> {
-        let best = self.scores.iter().copied().min().filter(|score| *score != NONE)?;
-        Some((best, self.scores.iter().position(|score| *score == best)?))
-    }
-
-    /// Every place where a member fits now, with its score, ascending by position.
-    pub(super) fn places(&self) -> impl Iterator<Item = (Score, usize)> + '_ {
-        self.scores.iter().enumerate().filter(|(_, score)| **score != NONE).map(|(at, score)| (*score, at))
-    }
-}
-
-/// How good a node with this much room is for a member; the worst there is when it does not fit.
-pub(super) fn score(room: &Room, (name, node): (&NodeName, &Node), spec: &JobSpec, avoid: &[NodeName]) -> Score {
-    let ask = &spec.resources.per_node;
-    let Some(units) = room.fitting_units(node, ask) else { return NONE };
-    // Work without GPUs would strand those of the node: it goes there last.
-    let strands = ask.gpus == 0 && !node.shape.gpus.is_empty();
-    let quality = u16::from(avoid.contains(name)) << 1 | u16::from(strands || room.is_scattered(node, ask));
-    quality << QUALITY | units.min(UNITS_MOST) as u16
-}
-
-/// What a score tells beside the units: the less, the better.
-pub(super) fn quality(score: Score) -> u16 {
-    score >> QUALITY
 }

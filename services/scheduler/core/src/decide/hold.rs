@@ -12,9 +12,10 @@ use super::pass::Pass;
 use super::place::Round;
 use super::room::Room;
 use crate::facts::Facts;
-use crate::state::{Group, Job, State};
+use crate::state::{Claim, Group, Job, Node, State};
 use footplate_events::facts::PerNode;
 use footplate_types::RunId;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// A node that is kept for a job.
@@ -30,10 +31,15 @@ pub(super) struct Hold {
 
 /// Reservations of one look.
 #[derive(Debug, Default)]
-pub(super) struct Holds {
+pub(super) struct Holds<'a> {
     by_plot: BTreeMap<usize, Hold>,
     by_run: BTreeMap<RunId, Vec<usize>>,
+    /// What stands on a node with an end, the first to end first: of those that were looked at.
+    ends: BTreeMap<usize, Vec<(u64, &'a Claim)>>,
 }
+
+/// In how many milliseconds a node has room for a member, how much of what is asked is coming there anyway, and which node it is.
+type Soonest = (u64, Reverse<u16>, usize);
 
 /// How many jobs behind one that waits may be tried beside the reservations.
 const BEHIND_MOST: usize = 64;
@@ -44,7 +50,7 @@ const COMPARED: (usize, usize) = (4, 64);
 /// Racks that are compared for a job that must stand in one.
 const RACKS_COMPARED: usize = 4;
 
-impl Holds {
+impl Holds<'_> {
     pub(super) fn is_empty(&self) -> bool {
         self.by_plot.is_empty()
     }
@@ -110,24 +116,18 @@ impl<'a> Round<'a> {
     /// Keeps those nodes for a job that will have room for it the soonest.
     fn reserve(&mut self, facts: &Facts<'_>, state: &State, job: &Job) {
         let shape = Shape::of(job);
-        let (count, ask) = (shape.nodes(), &job.spec.resources.per_node);
-        let mut nodes: Vec<usize> = self.board.fit(shape).all_eligible().collect();
-        nodes.retain(|at| !self.board.plot(*at).reserved && self.board.could_hold(shape, *at));
+        let count = shape.nodes();
+        // What of it is coming on each node that is not kept already: those that have most are looked at more closely.
+        let compared = if shape.in_one_rack() { usize::MAX } else { count * COMPARED.0 + COMPARED.1 };
+        let mut nodes = self.board.most_coming(shape, compared);
         if shape.in_one_rack() {
             nodes = self.of_best_racks(nodes, shape);
         }
         if nodes.len() < count {
             return;
         }
-        // Those that have most of what it asks are looked at more closely.
-        let compared = if shape.in_one_rack() { nodes.len() } else { (count * COMPARED.0 + COMPARED.1).min(nodes.len()) };
-        let most = |at: &usize| std::cmp::Reverse(self.board.coming(*at).units(self.board.node(*at), ask));
-        if compared < nodes.len() {
-            nodes.select_nth_unstable_by_key(compared - 1, |at| (most(at), *at));
-            nodes.truncate(compared);
-        }
-        let mut soonest: Vec<(u64, std::cmp::Reverse<u32>, usize)> =
-            nodes.into_iter().map(|at| (self.free_in(facts, state, at, shape).unwrap_or(u64::MAX), most(&at), at)).collect();
+        let mut soonest: Vec<Soonest> =
+            nodes.into_iter().map(|(units, at)| (self.free_in(facts, state, at, shape).unwrap_or(u64::MAX), units, at)).collect();
         soonest.sort_unstable();
         if shape.in_one_rack() {
             let Some(rack) = self.soonest_rack(&soonest, count) else { return };
@@ -135,35 +135,37 @@ impl<'a> Round<'a> {
         }
         soonest.truncate(count);
         let within = soonest.last().map(|(within, _, _)| *within).filter(|within| *within < u64::MAX);
-        let then = |(_, _, at): (u64, std::cmp::Reverse<u32>, usize)| {
-            let mut then = self.board.coming(at).clone();
-            let node = self.board.node(at);
-            for (left, claim) in ends(facts, state, node) {
-                if within.is_some_and(|within| left <= within) {
+        let then = |(_, _, at): &Soonest| {
+            let mut then = self.board.coming(*at).clone();
+            let node = self.board.node(*at);
+            for (left, claim) in self.holds.ends.get(at).into_iter().flatten() {
+                if within.is_some_and(|within| *left <= within) {
                     then.give(node, claim);
                 }
             }
-            (at, then)
+            (*at, then)
         };
-        let rooms = soonest.into_iter().map(then).collect();
+        let rooms = soonest.iter().map(then).collect();
         self.keep(job, within, rooms);
     }
 
     /// The nodes of those racks, among the ones with enough nodes, that have most of what is asked.
-    fn of_best_racks(&self, nodes: Vec<usize>, shape: Shape<'_>) -> Vec<usize> {
-        let mut racks: BTreeMap<u32, (u64, Vec<usize>)> = BTreeMap::new();
-        for at in nodes {
+    fn of_best_racks(&self, nodes: Vec<(Reverse<u16>, usize)>, shape: Shape<'_>) -> Vec<(Reverse<u16>, usize)> {
+        let mut racks: BTreeMap<u32, (u64, Vec<(Reverse<u16>, usize)>)> = BTreeMap::new();
+        for (units, at) in nodes {
             let rack = racks.entry(self.board.plot(at).rack).or_default();
-            rack.0 += u64::from(self.board.coming(at).units(self.board.node(at), &shape.spec.resources.per_node));
-            rack.1.push(at);
+            rack.0 += u64::from(units.0);
+            rack.1.push((units, at));
         }
-        let mut racks: Vec<(u64, Vec<usize>)> = racks.into_values().filter(|(_, nodes)| nodes.len() >= shape.nodes()).collect();
-        racks.sort_by(|one, other| other.0.cmp(&one.0).then(one.1.cmp(&other.1)));
+        let first = |nodes: &[(Reverse<u16>, usize)]| nodes.first().map(|(_, at)| *at);
+        let mut racks: Vec<(u64, Vec<(Reverse<u16>, usize)>)> =
+            racks.into_values().filter(|(_, nodes)| nodes.len() >= shape.nodes()).collect();
+        racks.sort_by(|one, other| other.0.cmp(&one.0).then(first(&one.1).cmp(&first(&other.1))));
         racks.into_iter().take(RACKS_COMPARED).flat_map(|(_, nodes)| nodes).collect()
     }
 
     /// The rack that has so many nodes the soonest, of a list in the order of when.
-    fn soonest_rack(&self, soonest: &[(u64, std::cmp::Reverse<u32>, usize)], count: usize) -> Option<u32> {
+    fn soonest_rack(&self, soonest: &[Soonest], count: usize) -> Option<u32> {
         let mut seen: BTreeMap<u32, usize> = BTreeMap::new();
         soonest.iter().find_map(|(_, _, at)| {
             let rack = self.board.plot(*at).rack;
@@ -178,22 +180,24 @@ impl<'a> Round<'a> {
         let plots = rooms.iter().map(|(at, _)| *at).collect();
         for (at, then) in rooms {
             self.holds.by_plot.insert(at, Hold { within, then, ask: job.spec.resources.per_node.clone() });
-            self.board.reserve(at, true);
+            self.board.keep(at, true);
         }
         self.holds.by_run.insert(job.run, plots);
     }
 
     /// In how many milliseconds a member fits on a node at the latest; none when nobody knows.
-    fn free_in(&self, facts: &Facts<'_>, state: &State, at: usize, shape: Shape<'_>) -> Option<u64> {
+    fn free_in(&mut self, facts: &Facts<'_>, state: &State, at: usize, shape: Shape<'_>) -> Option<u64> {
         let (node, ask) = (self.board.node(at), &shape.spec.resources.per_node);
+        // Others are compared with the same nodes.
+        let ends = self.holds.ends.entry(at).or_insert_with(|| ends(facts, state, node));
         let mut room = self.board.coming(at).clone();
         if room.holds(node, ask) {
             return Some(0);
         }
-        for (left, claim) in ends(facts, state, node) {
+        for (left, claim) in ends {
             room.give(node, claim);
             if room.holds(node, ask) {
-                return Some(left);
+                return Some(*left);
             }
         }
         None
@@ -202,7 +206,7 @@ impl<'a> Round<'a> {
     /// Nodes that are kept for a job are its own while it is looked at.
     pub(super) fn lift(&mut self, job: &Job, lifted: bool) {
         for at in self.holds.by_run.get(&job.run).into_iter().flatten() {
-            self.board.reserve(*at, !lifted);
+            self.board.keep(*at, !lifted);
         }
         self.shares.lift(job, lifted);
     }
@@ -218,7 +222,7 @@ impl<'a> Round<'a> {
     /// Whether a job may stand on a node that is kept for another: it is gone by then, or leaves enough. With the longest stay that is spoken of.
     fn may_stand_beside(&self, at: usize, shape: Shape<'_>, stay: Option<u64>) -> bool {
         // Its own are not kept for another.
-        let Some(hold) = self.holds.by_plot.get(&at).filter(|_| self.board.plot(at).reserved) else { return false };
+        let Some(hold) = self.holds.by_plot.get(&at).filter(|_| self.board.is_kept(at)) else { return false };
         let (node, ask) = (self.board.node(at), &shape.spec.resources.per_node);
         let free = &self.board.plot(at).free;
         if hold.within.is_none() || !free.holds(node, ask) {
@@ -237,7 +241,7 @@ impl<'a> Round<'a> {
         if self.holds.is_empty() {
             return false;
         }
-        let fitting = self.board.fit(shape).fitting();
+        let fitting = self.board.fitting_all(shape, When::Now);
         let more =
             self.holds.by_plot.keys().filter(|at| self.board.is_eligible(shape, **at) && self.may_stand_beside(**at, shape, Some(0)));
         fitting + more.count() >= shape.nodes()
@@ -249,13 +253,13 @@ impl<'a> Round<'a> {
             return None;
         }
         let (shape, stay) = (Shape::of(job), stay(job));
-        let fitting = self.board.fit(shape).fitting();
+        let fitting = self.board.fitting_all(shape, When::Now);
         let may = |at: &usize| self.board.is_eligible(shape, *at) && self.may_stand_beside(*at, shape, stay);
         let more: Vec<usize> = self.holds.by_plot.keys().copied().filter(may).collect();
         if more.is_empty() || fitting + more.len() < shape.nodes() {
             return None;
         }
-        self.board.seat_also(shape, &more)
+        self.board.seat_also(shape, When::Now, &more)
     }
 
     /// A job starts on these seats: what it will still hold then is not over any more.
@@ -282,14 +286,14 @@ impl<'a> Round<'a> {
 }
 
 /// What stands on a node with an end, the first to end first.
-fn ends<'n>(facts: &Facts<'_>, state: &State, node: &'n crate::state::Node) -> Vec<(u64, &'n crate::state::Claim)> {
+fn ends<'n>(facts: &Facts<'_>, state: &State, node: &'n Node) -> Vec<(u64, &'n Claim)> {
     let left = |run: &RunId| {
         let job = state.jobs().get(run)?;
         // What is being stopped is coming already.
         job.attempt().filter(|attempt| attempt.stop.is_none())?;
         left(facts, job)
     };
-    let mut ends: Vec<(u64, &crate::state::Claim)> = node.claims.iter().filter_map(|(key, claim)| Some((left(&key.run)?, claim))).collect();
+    let mut ends: Vec<(u64, &Claim)> = node.claims.iter().filter_map(|(key, claim)| Some((left(&key.run)?, claim))).collect();
     ends.sort_by_key(|(left, _)| *left);
     ends
 }

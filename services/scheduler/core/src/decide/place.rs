@@ -46,7 +46,7 @@ pub(super) struct Round<'a> {
     told: BTreeMap<Digest, WaitReason>,
     /// What room there was for a shape when it was asked first.
     rooms: BTreeMap<Digest, RoomOf>,
-    pub(super) holds: Holds,
+    pub(super) holds: Holds<'a>,
     members: usize,
 }
 
@@ -127,8 +127,8 @@ impl<'a> Round<'a> {
         }
         let count = shape.nodes();
         let room = RoomOf {
-            now: self.board.fitting(shape) >= count,
-            coming: self.board.fitting_coming(shape) >= count,
+            now: self.board.fitting(shape, When::Now) >= count,
+            coming: self.board.fitting(shape, When::Coming) >= count,
             open: self.board.open_to(shape) >= count,
             never: self.board.suiting(shape) < count,
         };
@@ -149,7 +149,7 @@ impl<'a> Round<'a> {
             let room = self.room_of(shape);
             // Nodes that are kept may have made it less.
             let beside = self.could_stand_beside(shape);
-            let now = self.board.fitting(shape) >= group.nodes;
+            let now = self.board.fitting(shape, When::Now) >= group.nodes;
             rooms.insert(key.class, (RoomOf { now, ..room }, beside));
         }
         let all = &state.index().stoppable;
@@ -314,8 +314,7 @@ impl<'a> Round<'a> {
     }
 
     pub(super) fn seat_coming(&mut self, shape: Shape<'_>) -> Option<Vec<Seat>> {
-        let enough = self.board.fitting_coming(shape) >= shape.nodes();
-        if enough { self.board.seat(shape, When::Coming) } else { None }
+        self.board.seat(shape, When::Coming)
     }
 
     /// Why a job finds no room: told to all of its shape in the numbers of the first of them.
@@ -323,12 +322,16 @@ impl<'a> Round<'a> {
         if let Some(told) = self.told.get(&job.class) {
             return told.clone();
         }
-        // What was found when the nodes stood exactly as they do holds still.
-        let reason = self.board.ground.told(&job.class).unwrap_or_else(|| match lack(pass.state, &mut self.board, Shape::of(job)) {
+        // What was found when the nodes stood exactly as they do holds still. Which of them are kept is found anew in every look.
+        let keeps_nothing = self.board.keeps_nothing();
+        let known = self.board.ground.told(&job.class).filter(|_| keeps_nothing);
+        let reason = known.unwrap_or_else(|| match lack(pass.state, &mut self.board, Shape::of(job)) {
             Lack::Never(detail) => WaitReason::NoSuchNode { detail },
             Lack::Now(detail) => WaitReason::Resources { detail },
         });
-        self.board.ground.tell(job.class, &reason);
+        if keeps_nothing {
+            self.board.ground.tell(job.class, &reason);
+        }
         self.told.insert(job.class, reason.clone());
         reason
     }

@@ -6,7 +6,7 @@
 //! suffered already. Whoever turns out not to be needed is spared again, the dearest first. Work that has not run as long as it was promised
 //! (`limits.min_run`) stays.
 
-use super::board::{Shape, Together};
+use super::board::{Shape, Together, When};
 use super::pass::Pass;
 use super::place::Round;
 use super::room::Room;
@@ -151,7 +151,7 @@ impl<'a> Round<'a> {
     /// Who leaves; what they hold is taken off the shares already. Nothing is changed when nobody does.
     fn choose(&mut self, job: &'a Job, candidates: &[Victim<'a>]) -> Option<Vec<Victim<'a>>> {
         let shape = Shape::of(job);
-        let fitting = self.board.coming_together(shape);
+        let fitting = self.board.fitting_together(shape, When::Coming);
         let trial = || Trial { shape, job, rooms: BTreeMap::new(), fitting: fitting.clone() };
         // Mostly nobody's leaving helps; that is seen by the rooms alone.
         let mut all = trial();

@@ -108,16 +108,26 @@ pub(crate) fn suits(name: &NodeName, node: &Node, spec: &JobSpec) -> bool {
 
 /// A small set of indices: up to 64 of them, which is nearly every node, without a heap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Bits {
+pub(super) struct Bits {
     first: u64,
     more: Vec<u64>,
 }
 
 impl Bits {
+    /// None of so many.
+    pub(super) fn none(count: usize) -> Self {
+        Self { first: 0, more: vec![0; count.div_ceil(64).saturating_sub(1)] }
+    }
+
     fn full(count: usize) -> Self {
-        let mut bits = Self { first: 0, more: vec![0; count.div_ceil(64).saturating_sub(1)] };
+        let mut bits = Self::none(count);
         (0..count).for_each(|at| bits.set(at, true));
         bits
+    }
+
+    pub(super) fn has(&self, at: usize) -> bool {
+        let word = if at < 64 { Some(&self.first) } else { self.more.get(at / 64 - 1) };
+        word.is_some_and(|word| word & 1u64 << (at % 64) != 0)
     }
 
     fn word(&mut self, at: usize) -> Option<&mut u64> {
@@ -125,11 +135,15 @@ impl Bits {
     }
 
     /// Sets or clears; indices outside are left alone.
-    fn set(&mut self, at: usize, on: bool) {
+    pub(super) fn set(&mut self, at: usize, on: bool) {
         if let Some(word) = self.word(at) {
             let bit = 1u64 << (at % 64);
             *word = if on { *word | bit } else { *word & !bit };
         }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.first == 0 && self.more.iter().all(|word| *word == 0)
     }
 
     fn count(&self) -> u32 {
@@ -143,7 +157,7 @@ impl Bits {
         }
     }
 
-    fn ones(&self) -> impl Iterator<Item = usize> + '_ {
+    pub(super) fn ones(&self) -> impl Iterator<Item = usize> + '_ {
         std::iter::once(&self.first).chain(&self.more).enumerate().flat_map(|(at, word)| {
             let mut left = *word;
             std::iter::from_fn(move || {

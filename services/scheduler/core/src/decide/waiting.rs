@@ -1,6 +1,6 @@
 //! Why a job waits: what no node could ever give, or what is in use just now.
 
-use super::board::{Board, Shape};
+use super::board::{Board, Shape, When};
 use super::room::{Room, Shortage, shape_lacks};
 use crate::state::{Node, State};
 use footplate_events::facts::JobSpec;
@@ -87,7 +87,7 @@ impl Board<'_> {
         if open.len() < count {
             return format!("{count} nodes asked, {} of {} that could take a member are open", open.len(), suiting.len());
         }
-        let fitting = open.iter().filter(|at| fit.fits(**at)).count();
+        let fitting = open.iter().filter(|at| fit.places(When::Now).score(**at).is_some() && !self.is_kept(**at)).count();
         if fitting >= count {
             return format!("there is room: {fitting} nodes have it, {count} asked");
         }
@@ -136,10 +136,11 @@ fn now(state: &State, board: &mut Board<'_>, shape: Shape<'_>) -> String {
         .filter_map(|(name, node)| node.closed_because().map(|why| format!("{name} is {why}")))
         .take(3)
         .collect();
-    let comes = board.fitting_coming(shape) >= shape.nodes();
+    let comes = board.fitting(shape, When::Coming) >= shape.nodes();
     let too_few = too_few_open(board, shape);
+    let fitting = board.fitting_all(shape, When::Now);
     let fit = board.fit(shape);
-    let (eligible, fitting) = (fit.eligible(), fit.fitting());
+    let eligible = fit.eligible();
     if too_few && !closed.is_empty() {
         let open = if eligible == 0 { "no open node".to_owned() } else { format!("only {eligible} open nodes") };
         return format!("{} asked, and {open} could take a member; {}", spec.resources.nodes, closed.join(", "));
@@ -149,7 +150,7 @@ fn now(state: &State, board: &mut Board<'_>, shape: Shape<'_>) -> String {
     let all: Vec<usize> = if fitting == 0 { fit.all_eligible().collect() } else { Vec::new() };
     let most = all.into_iter().map(|at| (board.plot(at).free.units(board.node(at), ask), at)).max_by_key(|(units, _)| *units);
     if let Some((units, at)) = most {
-        let reserved = board.plot(at).reserved;
+        let reserved = board.is_kept(at);
         let kept = if reserved { ", kept for a job that has waited longer" } else { "" };
         detail.push_str(&format!("; most free: {} with {units}{kept}", board.name(at)));
         if units >= each && !reserved {
