@@ -431,6 +431,12 @@ impl JobSpec {
         self.validate_sizes()
     }
 
+    /// How long an attempt may stand on its nodes after its launch, in milliseconds: its limit and the time to end; none without a limit.
+    pub fn stay(&self) -> Option<u64> {
+        let limit = self.limits.max_duration.0;
+        (limit > 0).then(|| limit.saturating_add(self.stop.grace.0))
+    }
+
     /// The wait before retry number `spent` (from 1) of one cause: doubles each time, up to the limit.
     pub fn backoff_for(&self, spent: u32) -> Millis {
         let doubled = self.retry.backoff.0.saturating_mul(1u64 << spent.saturating_sub(1).min(30));

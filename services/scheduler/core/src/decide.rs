@@ -7,6 +7,7 @@
 //! come, then pending jobs are placed.
 
 mod after;
+mod alarms;
 mod board;
 mod fit;
 mod forecast;
@@ -53,7 +54,7 @@ pub fn decide(state: &State, facts: &Facts<'_>, memory: &mut Memory) -> Ruling {
     let nodes = memory.ground.refresh(state);
     verdict::close_released(&mut pass);
     requests::answer(&mut pass);
-    watch::watch(&mut pass, &memory.ground, &nodes);
+    watch::watch(&mut pass, &mut memory.timed, &memory.ground, &nodes);
     after::end_hopeless(&mut pass);
     look_at_pending(&mut pass, memory, nodes);
     after::tell(&mut pass);
@@ -70,7 +71,7 @@ fn look_at_pending<'a>(pass: &mut Pass<'a>, memory: &mut Memory, nodes: Nodes<'a
         return pass.settle(settled);
     }
     let before = pass.take_wake();
-    place::expire(pass);
+    place::expire(pass, &mut memory.expiring);
     if !pass.is_full() && !pass.state.index().pending.is_empty() {
         let board = Board::new(std::mem::take(&mut memory.ground), nodes);
         memory.ground = place::place(pass, board);

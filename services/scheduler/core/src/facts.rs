@@ -113,6 +113,11 @@ impl Timeline {
         });
     }
 
+    /// The sequence of the term event that the ages are measured from; none before a term.
+    pub(crate) fn term(&self) -> Option<u64> {
+        self.term.map(|(sequence, _, _)| sequence)
+    }
+
     /// Milliseconds since the event of `stamp` was seen; 0 for what was never seen.
     pub fn age(&self, stamp: &Stamp, elapsed: Millis) -> u64 {
         match self.term {

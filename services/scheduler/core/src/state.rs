@@ -14,7 +14,7 @@ mod tree;
 pub(crate) use after::Standing;
 pub(crate) use attempt::Verdict;
 pub use attempt::{Attempt, Checkpoint, Ending, How, Launch, Member, MemberStage, Stop};
-pub(crate) use index::{Group, GroupKey, Stoppable, Turn};
+pub(crate) use index::{Group, GroupKey, Limits, Stoppable, Turn, Waiting};
 pub(crate) use job::Wait;
 pub use job::{Answer, Ask, Budget, Chain, EndedJob, Job, PastAttempt, Request, Stage};
 pub use node::{Claim, ClaimKey, Claimed, Mark, Node};

@@ -3,6 +3,7 @@
 //! It is a help and never the truth: whoever begins with an empty [`Memory`] decides the same, more slowly. A plot is planted anew when its node has
 //! changed since, and a shape is compared only with the plots that have changed since.
 
+use super::alarms::Alarms;
 use super::fit::Fit;
 use super::room::Room;
 use crate::facts::Settled;
@@ -15,6 +16,10 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub struct Memory {
     pub(super) ground: Ground,
+    /// Of attempts.
+    pub(super) timed: Alarms,
+    /// Of who waits for a first placement.
+    pub(super) expiring: Alarms,
     /// What the last look found out about the pending jobs.
     pub(super) settled: Option<Settled>,
 }

@@ -12,7 +12,7 @@ use super::pass::Pass;
 use super::place::Round;
 use super::room::Room;
 use crate::facts::Facts;
-use crate::state::{Claim, Group, Job, Node, State};
+use crate::state::{Claim, Group, Job, Node, State, Turn, Waiting};
 use footplate_events::facts::PerNode;
 use footplate_types::RunId;
 use std::cmp::Reverse;
@@ -64,12 +64,6 @@ fn left(facts: &Facts<'_>, job: &Job) -> Option<u64> {
     Some(limit.saturating_sub(age).saturating_add(job.spec.stop.grace.0))
 }
 
-/// How long a job may stand somewhere; none when it has no limit.
-fn stay(job: &Job) -> Option<u64> {
-    let limit = job.spec.limits.max_duration.0;
-    (limit > 0).then(|| limit.saturating_add(job.spec.stop.grace.0))
-}
-
 impl<'a> Round<'a> {
     /// Keeps nodes for the first of those who have waited their patience: where they can stand now, or will have room the soonest.
     pub(super) fn reserve_first(&mut self, pass: &mut Pass<'a>) {
@@ -78,7 +72,7 @@ impl<'a> Round<'a> {
             return;
         }
         let mut is_due = |group: &Group| {
-            let age = group.first().map(|(_, since)| pass.facts.age(since));
+            let age = group.first().map(|(_, waiting)| pass.facts.age(&waiting.since));
             age.is_some_and(|age| pass.is_over(age, policy.patience.0))
         };
         self.shares.queue_up(|_, _, group, _| is_due(group), std::iter::empty());
@@ -252,7 +246,7 @@ impl<'a> Round<'a> {
         if self.holds.is_empty() {
             return None;
         }
-        let (shape, stay) = (Shape::of(job), stay(job));
+        let (shape, stay) = (Shape::of(job), job.spec.stay());
         let fitting = self.board.fitting_all(shape, When::Now);
         let may = |at: &usize| self.board.is_eligible(shape, *at) && self.may_stand_beside(*at, shape, stay);
         let more: Vec<usize> = self.holds.by_plot.keys().copied().filter(may).collect();
@@ -264,7 +258,7 @@ impl<'a> Round<'a> {
 
     /// A job starts on these seats: what it will still hold then is not over any more.
     pub(super) fn stands_beside(&mut self, job: &Job, seats: &[Seat]) {
-        let stay = stay(job);
+        let stay = job.spec.stay();
         for (at, claim) in seats {
             let Some(hold) = self.holds.by_plot.get_mut(at) else { continue };
             if stay.zip(hold.within).is_none_or(|(stay, within)| stay > within) {
@@ -279,9 +273,9 @@ impl<'a> Round<'a> {
             return Vec::new();
         }
         let longest = self.holds.by_plot.values().filter_map(|hold| hold.within).max().unwrap_or(0);
-        let behind = std::iter::successors(group.next(Some(&job.turn())), |turn| group.next(Some(turn))).take(BEHIND_MOST);
-        let is_short = |job: &&Job| stay(job).is_some_and(|stay| stay <= longest);
-        behind.filter_map(|turn| state.jobs().get(&turn.2)).filter(is_short).collect()
+        let is_short = |(_, waiting): &(Turn, Waiting)| waiting.stay.is_some_and(|stay| stay <= longest);
+        let short = group.behind(&job.turn(), BEHIND_MOST).into_iter().filter(is_short);
+        short.filter_map(|(turn, _)| state.jobs().get(&turn.2)).collect()
     }
 }
 

@@ -7,6 +7,7 @@
 //! Jobs that stand or fall together ([`crate::state::GroupKey`]) are looked at until the first of them cannot start: the others are told why all at
 //! once, and only those that were told something else before.
 
+use super::alarms::Alarms;
 use super::board::{Board, Seat, Shape, When};
 use super::ground::Ground;
 use super::hold::Holds;
@@ -20,21 +21,20 @@ use footplate_types::{Digest, MemberIndex, Rank};
 use std::collections::BTreeMap;
 
 /// Ends jobs that have waited longer for their first placement than their own limit.
-pub(super) fn expire(pass: &mut Pass<'_>) {
-    for (run, limit) in &pass.state.index().expiring {
-        let Some(job) = pass.state.jobs().get(run).filter(|_| !pass.is_touched(run) && !pass.is_full()) else { continue };
-        let age = pass.facts.age(&limit.since);
-        if pass.is_over(age, limit.limit.0) {
-            let ended = JobEnded {
-                outcome: Outcome::Failed,
-                cause: Cause::PendingTooLong,
-                attempt: job.last_attempt,
-                root: None,
-                request: None,
-                message: format!("not placed within limits.max_pending ({})", limit.limit),
-            };
-            pass.say(job, ended, job.submitted.id);
-        }
+pub(super) fn expire(pass: &mut Pass<'_>, alarms: &mut Alarms) {
+    let (over, next) = alarms.ring(&pass.state.index().expiring, pass.facts);
+    pass.wake_in(next);
+    for run in over {
+        let Some(job) = pass.state.jobs().get(&run).filter(|_| !pass.is_touched(&run) && !pass.is_full()) else { continue };
+        let ended = JobEnded {
+            outcome: Outcome::Failed,
+            cause: Cause::PendingTooLong,
+            attempt: job.last_attempt,
+            root: None,
+            request: None,
+            message: format!("not placed within limits.max_pending ({})", job.spec.limits.max_pending),
+        };
+        pass.say(job, ended, job.submitted.id);
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! `node.lost` releases nothing: the members on that node wait for the attempt's `lost`; the others are stopped.
 
+use super::alarms::Alarms;
 use super::ground::{Ground, Nodes};
 use super::pass::Pass;
 use crate::state::{Attempt, How, Job, Member, Node, State};
@@ -9,7 +10,7 @@ use footplate_events::facts::{JobLaunched, JobStopRequested, StopCause};
 use footplate_types::{EventId, RunId};
 
 /// Looks at every attempt that something may have to be said of: because of its members, of their nodes, or of a limit.
-pub(super) fn watch(pass: &mut Pass<'_>, ground: &Ground, nodes: &Nodes<'_>) {
+pub(super) fn watch(pass: &mut Pass<'_>, alarms: &mut Alarms, ground: &Ground, nodes: &Nodes<'_>) {
     let state = pass.state;
     for run in &state.index().stirring {
         look_at(pass, run);
@@ -18,10 +19,10 @@ pub(super) fn watch(pass: &mut Pass<'_>, ground: &Ground, nodes: &Nodes<'_>) {
     for key in troubled.flat_map(|(_, node)| node.claims.keys()) {
         look_at(pass, &key.run);
     }
-    for (run, limit) in &state.index().timed {
-        if pass.is_over(pass.facts.age(&limit.since), limit.limit.0) {
-            look_at(pass, run);
-        }
+    let (over, next) = alarms.ring(&state.index().timed, pass.facts);
+    pass.wake_in(next);
+    for run in over {
+        look_at(pass, &run);
     }
 }
 

@@ -6,6 +6,7 @@ use footplate_events::facts::JobSpec;
 use footplate_types::{Digest, Millis, QueueName, RunId};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
 /// The place of a pending job in its queue: a larger priority first, then the order of submission.
@@ -27,16 +28,37 @@ pub(crate) struct Group {
     pub(crate) asked: Holding,
     /// On how many nodes.
     pub(crate) nodes: usize,
-    /// The jobs and since when they wait, by what was told last of why.
-    jobs: BTreeMap<Option<Wait>, BTreeMap<Turn, Stamp>>,
+    /// The jobs, by what was told last of why.
+    jobs: BTreeMap<Option<Wait>, BTreeMap<Turn, Waiting>>,
+    /// The first of them all.
+    first: Option<(Turn, Waiting)>,
+}
+
+/// What is asked of a job that waits, beside its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    /// Since when.
+    pub(crate) since: Stamp,
+    /// How long it stands somewhere at the most, in milliseconds; none without a limit.
+    pub(crate) stay: Option<u64>,
 }
 
 impl Group {
     /// The first job behind `last`; the first of all without it.
     pub(crate) fn next(&self, last: Option<&Turn>) -> Option<Turn> {
-        use std::ops::Bound::{Excluded, Unbounded};
-        let from = last.map_or(Unbounded, Excluded);
-        self.jobs.values().filter_map(|jobs| jobs.range((from, Unbounded)).next()).map(|(turn, _)| *turn).min()
+        let Some(last) = last else { return self.first.map(|(turn, _)| turn) };
+        self.jobs.values().filter_map(|jobs| jobs.range((Excluded(last), Unbounded)).next()).map(|(turn, _)| *turn).min()
+    }
+
+    /// The first so many jobs behind `last`, in order.
+    pub(crate) fn behind(&self, last: &Turn, most: usize) -> Vec<(Turn, Waiting)> {
+        let of = |jobs: &BTreeMap<Turn, Waiting>| {
+            jobs.range((Excluded(last), Unbounded)).take(most).map(|(turn, of)| (*turn, *of)).collect::<Vec<_>>()
+        };
+        let mut behind: Vec<(Turn, Waiting)> = self.jobs.values().flat_map(of).collect();
+        behind.sort_unstable_by_key(|(turn, _)| *turn);
+        behind.truncate(most);
+        behind
     }
 
     /// The jobs that were told something else.
@@ -44,9 +66,29 @@ impl Group {
         self.jobs.iter().filter(move |(told, _)| **told != Some(wait)).flat_map(|(_, jobs)| jobs.keys())
     }
 
-    /// The first job and since when it waits.
-    pub(crate) fn first(&self) -> Option<(&Turn, &Stamp)> {
-        self.jobs.values().filter_map(BTreeMap::first_key_value).min_by_key(|(turn, _)| **turn)
+    /// The first job.
+    pub(crate) fn first(&self) -> Option<&(Turn, Waiting)> {
+        self.first.as_ref()
+    }
+
+    fn add(&mut self, told: Option<Wait>, turn: Turn, waiting: Waiting) {
+        self.jobs.entry(told).or_default().insert(turn, waiting);
+        if self.first.is_none_or(|(first, _)| turn <= first) {
+            self.first = Some((turn, waiting));
+        }
+    }
+
+    fn remove(&mut self, told: Option<Wait>, turn: &Turn) {
+        if let Some(jobs) = self.jobs.get_mut(&told) {
+            jobs.remove(turn);
+            if jobs.is_empty() {
+                self.jobs.remove(&told);
+            }
+        }
+        if self.first.is_some_and(|(first, _)| first == *turn) {
+            let firsts = self.jobs.values().filter_map(BTreeMap::first_key_value);
+            self.first = firsts.min_by_key(|(turn, _)| **turn).map(|(turn, waiting)| (*turn, *waiting));
+        }
     }
 
     /// The largest priority of them.
@@ -61,6 +103,10 @@ pub(crate) struct Limit {
     pub(crate) since: Stamp,
     pub(crate) limit: Millis,
 }
+
+/// Limits by the sequence of the event that each runs from, which is the one that brings it here: whoever has read as far as an event knows all that were
+/// there then.
+pub(crate) type Limits = BTreeMap<(u64, RunId), Limit>;
 
 /// Which attempt would go first among those that may be stopped for others: of the lowest priority, then the youngest.
 pub(crate) type Stoppable = (i32, Reverse<u64>, RunId);
@@ -79,9 +125,9 @@ pub(crate) struct Index {
     /// Active jobs whose attempt holds nothing any more.
     pub(crate) released: BTreeSet<RunId>,
     /// What limits the attempts of active jobs.
-    pub(crate) timed: BTreeMap<RunId, Limit>,
+    pub(crate) timed: Limits,
     /// What limits how long pending jobs wait for their first placement.
-    pub(crate) expiring: BTreeMap<RunId, Limit>,
+    pub(crate) expiring: Limits,
     /// Attempts that may be stopped for others, by queue.
     pub(crate) stoppable: BTreeMap<QueueName, BTreeSet<Stoppable>>,
     /// How many jobs are pending, by queue.
@@ -181,9 +227,10 @@ impl Index {
             match sort {
                 Sort::Group(told) => {
                     let groups = self.waiting.entry(spec.queue.clone()).or_default();
-                    let new = || Group { asked: Holding::asked(spec), nodes: spec.resources.nodes as usize, jobs: BTreeMap::new() };
+                    let nodes = spec.resources.nodes as usize;
+                    let new = || Group { asked: Holding::asked(spec), nodes, jobs: BTreeMap::new(), first: None };
                     let group = groups.entry(GroupKey { class: *class, preemptible: spec.preemptible }).or_insert_with(new);
-                    group.jobs.entry(told).or_default().insert(*turn, filing.since);
+                    group.add(told, *turn, Waiting { since: filing.since, stay: spec.stay() });
                 }
                 Sort::First => _ = self.first.insert(*turn),
                 Sort::Apart => _ = self.apart.insert(*turn),
@@ -197,10 +244,10 @@ impl Index {
             self.released.insert(turn.2);
         }
         if let Some(limit) = filing.timed {
-            self.timed.insert(turn.2, limit);
+            self.timed.insert((limit.since.sequence, turn.2), limit);
         }
         if let Some(limit) = filing.expiring {
-            self.expiring.insert(turn.2, limit);
+            self.expiring.insert((limit.since.sequence, turn.2), limit);
         }
         if let Some(first) = filing.stoppable {
             self.stoppable.entry(spec.queue.clone()).or_default().insert(first);
@@ -229,11 +276,11 @@ impl Index {
         if filing.released {
             self.released.remove(&turn.2);
         }
-        if filing.timed.is_some() {
-            self.timed.remove(&turn.2);
+        if let Some(limit) = filing.timed {
+            self.timed.remove(&(limit.since.sequence, turn.2));
         }
-        if filing.expiring.is_some() {
-            self.expiring.remove(&turn.2);
+        if let Some(limit) = filing.expiring {
+            self.expiring.remove(&(limit.since.sequence, turn.2));
         }
         if let (Some(first), Some(all)) = (filing.stoppable, self.stoppable.get_mut(&spec.queue)) {
             all.remove(&first);
@@ -247,12 +294,7 @@ impl Index {
         let Some(groups) = self.waiting.get_mut(&spec.queue) else { return };
         let key = GroupKey { class, preemptible: spec.preemptible };
         let Some(group) = groups.get_mut(&key) else { return };
-        if let Some(jobs) = group.jobs.get_mut(&told) {
-            jobs.remove(turn);
-            if jobs.is_empty() {
-                group.jobs.remove(&told);
-            }
-        }
+        group.remove(told, turn);
         if group.jobs.is_empty() {
             groups.remove(&key);
         }
