@@ -14,6 +14,8 @@ mod tree;
 pub(crate) use after::Standing;
 pub(crate) use attempt::Verdict;
 pub use attempt::{Attempt, Checkpoint, Ending, How, Launch, Member, MemberStage, Stop};
+#[cfg(test)]
+pub(crate) use index::Limit;
 pub(crate) use index::{Group, GroupKey, Limits, Stoppable, Turn, Waiting};
 pub(crate) use job::Wait;
 pub use job::{Answer, Ask, Budget, Chain, EndedJob, Job, PastAttempt, Request, Stage};

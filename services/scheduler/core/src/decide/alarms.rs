@@ -58,3 +58,29 @@ impl Alarms {
         (over, next)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::{Policy, Timeline};
+    use crate::state::{Limit, Stamp};
+    use footplate_types::{EventId, Millis, Timestamp};
+
+    /// Thousands of attempts with a limit of a year come and go: what is remembered stays as small as what there is.
+    #[test]
+    fn limits_that_are_gone_are_not_remembered_until_their_time() {
+        let mut alarms = Alarms::default();
+        let (mut timeline, policy) = (Timeline::default(), Policy::default());
+        for at in 1..=20_000u64 {
+            timeline.observe(at, Millis(at));
+            let facts =
+                Facts { view: at, now: Timestamp::from_millis(0), elapsed: Millis(at), seed: 0, policy: &policy, timeline: &timeline };
+            let since = Stamp { sequence: at, at: Timestamp::from_millis(0), id: EventId::derived(&[&at.to_be_bytes()]) };
+            let run = RunId::derived(&[&at.to_be_bytes()]);
+            let limits = Limits::from([((at, run), Limit { since, limit: Millis::from_secs(31_536_000) })]);
+            let (over, next) = alarms.ring(&limits, &facts);
+            assert!(over.is_empty() && next == Some(31_536_000_000), "{over:?} {next:?}");
+            assert!(alarms.due.len() <= SPARE + 4, "{} alarms of one limit", alarms.due.len());
+        }
+    }
+}

@@ -225,20 +225,17 @@ impl<'a> Board<'a> {
     pub(super) fn seat_also(&mut self, shape: Shape<'_>, when: When, also: &[usize]) -> Option<Vec<Seat>> {
         self.fit(shape);
         let fit = self.ground.known(&shape.class)?;
-        let chosen = if shape.nodes() == 1 { vec![self.best(fit, when, also)?] } else { self.choose(shape, fit, when, also)? };
+        let chosen = if shape.nodes() == 1 {
+            vec![fit.places(when).best_of(|at| !self.is_taken(at, also))?]
+        } else {
+            self.choose(shape, fit, when, also)?
+        };
         let room = |at: usize| if when == When::Now { &self.plot(at).free } else { &self.plot(at).coming };
         Some(chosen.into_iter().map(|at| (at, room(at).pick(self.node(at), &shape.spec.resources.per_node))).collect())
     }
 
     fn is_taken(&self, at: usize, also: &[usize]) -> bool {
         self.kept.has(at) && also.binary_search(&at).is_err()
-    }
-
-    /// The best place for a single member.
-    fn best(&self, fit: &Fit, when: When, also: &[usize]) -> Option<usize> {
-        let places = fit.places(when);
-        let best = places.best()?;
-        if self.is_taken(best, also) { places.best_of(|at| !self.is_taken(at, also)) } else { Some(best) }
     }
 
     fn choose(&self, shape: Shape<'_>, fit: &Fit, when: When, also: &[usize]) -> Option<Vec<usize>> {

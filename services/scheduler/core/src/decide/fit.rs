@@ -44,20 +44,36 @@ pub(super) type Counts = [u32; QUALITIES];
 #[derive(Debug, Default)]
 pub(super) struct Places {
     scores: Vec<Score>,
+    /// The best of each [`BLOCK`] of them.
+    best: Vec<Score>,
     /// How many there are.
     count: usize,
     /// And by rack, for gangs.
     racks: Vec<Counts>,
 }
 
+/// Scores that are summed up by their best.
+const BLOCK: usize = 128;
+
 impl Places {
     fn of(count: usize) -> Self {
-        Self { scores: vec![NONE; count], ..Self::default() }
+        Self { scores: vec![NONE; count], best: vec![NONE; count.div_ceil(BLOCK)], ..Self::default() }
+    }
+
+    fn block(&self, block: usize) -> &[Score] {
+        let from = block * BLOCK;
+        &self.scores[from..self.scores.len().min(from + BLOCK)]
     }
 
     fn set(&mut self, at: usize, score: Score, racks: Option<(u32, u32)>) {
         let before = std::mem::replace(&mut self.scores[at], score);
         self.count = self.count + usize::from(score != NONE) - usize::from(before != NONE);
+        let block = at / BLOCK;
+        if score <= self.best[block] {
+            self.best[block] = score;
+        } else if before == self.best[block] {
+            self.best[block] = self.block(block).iter().copied().min().unwrap_or(NONE);
+        }
         let Some((rack_before, rack)) = racks else { return };
         let most = rack_before.max(rack) as usize;
         if self.racks.len() <= most {
@@ -86,16 +102,19 @@ impl Places {
         Some(self.scores[at]).filter(|score| *score != NONE)
     }
 
-    /// The best place.
-    pub(super) fn best(&self) -> Option<usize> {
-        let best = self.scores.iter().copied().min().filter(|score| *score != NONE)?;
-        self.scores.iter().position(|score| *score == best)
-    }
-
-    /// The best of those that `may`.
+    /// The best place, the first of equals, of those that `may`.
     pub(super) fn best_of(&self, may: impl Fn(usize) -> bool) -> Option<usize> {
-        let scores = self.scores.iter().enumerate().filter(|(at, score)| **score != NONE && may(*at));
-        scores.min_by_key(|(at, score)| (**score, *at)).map(|(at, _)| at)
+        let mut found: Option<(Score, usize)> = None;
+        for block in 0..self.best.len() {
+            if self.best[block] == NONE || found.is_some_and(|(score, _)| self.best[block] >= score) {
+                continue;
+            }
+            let scores = self.block(block).iter().enumerate().map(|(at, score)| (*score, block * BLOCK + at));
+            let worst = found.map_or(NONE, |(score, _)| score);
+            let best = scores.filter(|(score, at)| *score < worst && may(*at)).min();
+            found = best.or(found);
+        }
+        found.map(|(_, at)| at)
     }
 }
 
@@ -163,7 +182,7 @@ impl Fit {
         self.eligible += usize::from(eligible);
         let score = |room: &Room| if eligible { score(room, (name, node), spec, avoid) } else { NONE };
         let now = score(&plot.free);
-        let coming = if plot.coming == plot.free { now } else { score(&plot.coming) };
+        let coming = if plot.differs { score(&plot.coming) } else { now };
         let racks = self.racks.get_mut(at).map(|rack| (std::mem::replace(rack, plot.rack), plot.rack));
         self.now.set(at, now, racks);
         self.coming.set(at, coming, racks);
@@ -255,4 +274,32 @@ pub(super) fn score(room: &Room, (name, node): (&NodeName, &Node), spec: &JobSpe
 /// What a score tells beside the units: the less, the better.
 pub(super) fn quality(score: Score) -> usize {
     usize::from(score >> QUALITY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    proptest::proptest! {
+        /// The best place is what a walk over all of them finds, whatever was set before.
+        #[test]
+        fn the_best_place_is_the_least_score_and_of_these_the_first(
+            sets in proptest::collection::vec((0usize..400, proptest::prop_oneof![0u16..6, proptest::strategy::Just(NONE)]), 0..600),
+            kept in proptest::collection::btree_set(0usize..400, 0..60),
+        ) {
+            let mut places = Places::of(400);
+            let mut plain = vec![NONE; 400];
+            for (at, score) in sets {
+                places.set(at, score, None);
+                plain[at] = score;
+                let best = |may: &dyn Fn(usize) -> bool| {
+                    let all = plain.iter().enumerate().filter(|(at, score)| **score != NONE && may(*at));
+                    all.map(|(at, score)| (*score, at)).min().map(|(_, at)| at)
+                };
+                assert_eq!(places.best_of(|_| true), best(&|_| true));
+                assert_eq!(places.best_of(|at| !kept.contains(&at)), best(&|at| !kept.contains(&at)));
+                assert_eq!(places.count(), plain.iter().filter(|score| **score != NONE).count());
+            }
+        }
+    }
 }

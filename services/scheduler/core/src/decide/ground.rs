@@ -51,6 +51,8 @@ pub(crate) struct Plot {
     pub(super) free: Room,
     /// What is free now or will be when everything that is being stopped has left.
     pub(super) coming: Room,
+    /// Whether the two differ.
+    pub(super) differs: bool,
     capacity: Holding,
     stands: Vec<Stand>,
 }
@@ -93,8 +95,6 @@ pub(crate) struct Ground {
     pub(super) standing: BTreeMap<QueueName, Standing>,
     /// What the open nodes have that is healthy, in use or not.
     pub(super) capacity: Holding,
-    /// Plots on which something is coming free.
-    pub(super) differing: BTreeSet<usize>,
     /// Open plots with units that are not healthy.
     pub(super) unwell: BTreeSet<usize>,
     /// Plots that are lost or drained, or have begun another generation, with claims on them.
@@ -190,10 +190,10 @@ impl Ground {
 
     /// What is to be had on a plot has changed.
     fn moved(&mut self, at: usize) {
-        let plot = &self.plots[at];
+        let plot = &mut self.plots[at];
+        plot.differs = plot.free != plot.coming;
         self.changes[at] = self.changes[at].wrapping_add(1).max(1);
         self.journal.1.push(at);
-        mark(&mut self.differing, at, plot.free != plot.coming);
     }
 
     /// Changes a plot for the rest of a look; [`Ground::forget`] is told of it.
