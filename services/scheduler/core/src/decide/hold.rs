@@ -38,6 +38,9 @@ pub(super) struct Holds<'a> {
     ends: BTreeMap<usize, Vec<(u64, &'a Claim)>>,
 }
 
+/// How much of what is asked is coming on a node, most first, and which node it is.
+type Promising = (Reverse<u16>, usize);
+
 /// In how many milliseconds a node has room for a member, how much of what is asked is coming there anyway, and which node it is.
 type Soonest = (u64, Reverse<u16>, usize);
 
@@ -144,16 +147,15 @@ impl<'a> Round<'a> {
     }
 
     /// The nodes of those racks, among the ones with enough nodes, that have most of what is asked.
-    fn of_best_racks(&self, nodes: Vec<(Reverse<u16>, usize)>, shape: Shape<'_>) -> Vec<(Reverse<u16>, usize)> {
-        let mut racks: BTreeMap<u32, (u64, Vec<(Reverse<u16>, usize)>)> = BTreeMap::new();
+    fn of_best_racks(&self, nodes: Vec<Promising>, shape: Shape<'_>) -> Vec<Promising> {
+        let mut racks: BTreeMap<u32, (u64, Vec<Promising>)> = BTreeMap::new();
         for (units, at) in nodes {
             let rack = racks.entry(self.board.plot(at).rack).or_default();
             rack.0 += u64::from(units.0);
             rack.1.push((units, at));
         }
-        let first = |nodes: &[(Reverse<u16>, usize)]| nodes.first().map(|(_, at)| *at);
-        let mut racks: Vec<(u64, Vec<(Reverse<u16>, usize)>)> =
-            racks.into_values().filter(|(_, nodes)| nodes.len() >= shape.nodes()).collect();
+        let first = |nodes: &[Promising]| nodes.first().map(|(_, at)| *at);
+        let mut racks: Vec<(u64, Vec<Promising>)> = racks.into_values().filter(|(_, nodes)| nodes.len() >= shape.nodes()).collect();
         racks.sort_by(|one, other| other.0.cmp(&one.0).then(first(&one.1).cmp(&first(&other.1))));
         racks.into_iter().take(RACKS_COMPARED).flat_map(|(_, nodes)| nodes).collect()
     }
