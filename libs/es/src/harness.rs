@@ -8,6 +8,8 @@ use footplate_types::{EventId, PrincipalId, Timestamp};
 #[derive(Clone, Debug, Default)]
 pub struct Story {
     recorded: Vec<Recorded>,
+    /// Beyond the second that passes with each event, in milliseconds.
+    passed: i64,
 }
 
 impl Story {
@@ -20,7 +22,7 @@ impl Story {
     pub fn record(&mut self, subject: Subject, event: impl Into<Event>) -> &Recorded {
         let sequence = self.recorded.len() as u64 + 1;
         let id = |n: u64| EventId::derived(&[b"story", &n.to_be_bytes()]);
-        let time = Timestamp::from_millis(sequence as i64 * 1_000);
+        let time = Timestamp::from_millis(sequence as i64 * 1_000 + self.passed);
         let envelope = Envelope {
             id: id(sequence),
             subject,
@@ -34,6 +36,11 @@ impl Story {
         };
         self.recorded.push(Recorded { sequence, recorded_at: time, envelope });
         &self.recorded[self.recorded.len() - 1]
+    }
+
+    /// Lets time pass before the next event, beyond the second that always does.
+    pub fn pass(&mut self, millis: u32) {
+        self.passed += i64::from(millis);
     }
 
     /// Everything so far, in order.

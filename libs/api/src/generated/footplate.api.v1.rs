@@ -4862,6 +4862,10 @@ pub struct Queue {
     pub guarantee_gpus: u32,
     #[prost(uint32, tag = "14")]
     pub guarantee_slots: u32,
+    /// How long a job yields to those of equal priority that are half its size (GPUs or slots of the whole gang times limits.max_duration; without a limit a
+    /// week). 0: in the order of their submission.
+    #[prost(uint64, tag = "15")]
+    pub small_first_ms: u64,
 }
 impl ::prost::Name for Queue {
     const NAME: &'static str = "Queue";
@@ -4901,6 +4905,9 @@ pub struct SetQueueRequest {
     pub guarantee_gpus: ::core::option::Option<u32>,
     #[prost(uint32, optional, tag = "11")]
     pub guarantee_slots: ::core::option::Option<u32>,
+    /// At most a week; 0 puts jobs in the order of their submission.
+    #[prost(uint64, optional, tag = "12")]
+    pub small_first_ms: ::core::option::Option<u64>,
 }
 impl ::prost::Name for SetQueueRequest {
     const NAME: &'static str = "SetQueueRequest";

@@ -1,6 +1,6 @@
 //! Queues: who may use how much.
 
-use footplate_types::QueueName;
+use footplate_types::{Millis, QueueName};
 use serde::{Deserialize, Serialize};
 
 /// An amount of what a queue's placed jobs may hold at once.
@@ -42,11 +42,32 @@ pub struct QueueConfigured {
     /// Whether it is closed for good: no submit is taken. Refused while jobs of it live.
     #[serde(default)]
     pub closed: bool,
+    /// How long a job yields to those of equal priority that are half its size: the GPUs (or slots) of the whole gang times the longest it may run. 0: they
+    /// go in the order of their submission.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub small_first: Millis,
+}
+
+fn is_none(time: &Millis) -> bool {
+    time.0 == 0
+}
+
+impl QueueConfigured {
+    /// The longest that a job may have to yield to those of half its size, in milliseconds: a week.
+    pub const SMALL_FIRST_MAX: u64 = 7 * 86_400_000;
 }
 
 /// What a queue is that nobody configured.
 impl Default for QueueConfigured {
     fn default() -> Self {
-        Self { weight: 1, quota: Quota::default(), guarantee: Quota::default(), parent: None, held: false, closed: false }
+        Self {
+            weight: 1,
+            quota: Quota::default(),
+            guarantee: Quota::default(),
+            parent: None,
+            held: false,
+            closed: false,
+            small_first: Millis(0),
+        }
     }
 }

@@ -161,6 +161,19 @@ impl State {
         after.iter().for_each(|filing| self.index.file(filing));
     }
 
+    /// Gives the jobs of a queue their places anew.
+    fn reorder(&mut self, name: &QueueName) {
+        let Some(settings) = self.queues.get(name).map(|queue| queue.settings.clone()) else { return };
+        let runs: Vec<RunId> = self.jobs.values().filter(|job| job.spec.queue == *name).map(|job| job.run).collect();
+        for run in runs {
+            let Some(job) = self.jobs.get_mut(&run) else { continue };
+            let before = Filing::of(job);
+            job.order = Job::order_of(&job.spec, &job.submitted, &settings);
+            let after = Filing::of(job);
+            self.refile(Some(before), Some(after));
+        }
+    }
+
     pub(crate) fn asking(&self) -> &BTreeSet<RunId> {
         &self.asking
     }
@@ -175,8 +188,14 @@ impl State {
         self.check_index()
     }
 
-    /// Checks that the index is what it would be, built anew.
+    /// Checks that every job stands at its place, and that the index is what it would be, built anew.
     fn check_index(&self) -> Result<(), String> {
+        for job in self.jobs.values() {
+            let order = Job::order_of(&job.spec, &job.submitted, &self.queue(&job.spec.queue).settings);
+            if job.order != order {
+                return Err(format!("run {} stands at {}, its place is {order}", job.run, job.order));
+            }
+        }
         let anew = Self::indexed(&self.jobs);
         if anew == self.index { Ok(()) } else { Err(format!("the index is {:?}, its jobs are {anew:?}", self.index)) }
     }

@@ -98,7 +98,7 @@ impl Handle {
 }
 
 /// What the view's bytes in a snapshot mean: to be raised whenever the state, how it is folded or what is folded changes.
-const FORM: &str = "3";
+const FORM: &str = "4";
 
 /// Starts the scheduler's tasks under `context` and gives its part of the API.
 pub async fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, context: &Context) -> Handle {

@@ -12,7 +12,7 @@ use footplate_events::facts::{QueueConfigured, Quota};
 use footplate_events::{Event, Recorded, Subject};
 use footplate_scheduler_core::{DEFAULT_QUEUE, Queue as Held, Stage, State, can_close, can_configure};
 use footplate_shell::{TRIES, repeated};
-use footplate_types::{EventId, Invalid, QueueName};
+use footplate_types::{EventId, Invalid, Millis, QueueName};
 use std::collections::BTreeMap;
 use tonic::{Request, Response, Status};
 
@@ -47,6 +47,10 @@ fn changed(settings: &QueueConfigured, request: &SetQueueRequest) -> Result<Queu
     if !(1..=WEIGHT_MAX).contains(&weight) {
         return Err(Invalid::new("weight", weight, format!("1 to {WEIGHT_MAX}")).into());
     }
+    let small_first = request.small_first_ms.map_or(settings.small_first, Millis);
+    if small_first.0 > QueueConfigured::SMALL_FIRST_MAX {
+        return Err(Invalid::new("small_first_ms", small_first.0, format!("0 to {} (a week)", QueueConfigured::SMALL_FIRST_MAX)).into());
+    }
     // Cleared first, then set: so one of the two can be taken away alone.
     let before = if request.clear_quota { Quota { gpus: None, slots: None } } else { settings.quota };
     Ok(QueueConfigured {
@@ -56,6 +60,7 @@ fn changed(settings: &QueueConfigured, request: &SetQueueRequest) -> Result<Queu
         parent,
         held: request.held.unwrap_or(settings.held),
         closed: request.closed.unwrap_or(settings.closed),
+        small_first,
     })
 }
 
@@ -77,6 +82,7 @@ fn shown(state: &State, name: &QueueName, queue: &Held, (pending, running): (u32
         parent: queue.settings.parent.as_ref().map(ToString::to_string).unwrap_or_default(),
         guarantee_gpus: queue.settings.guarantee.gpus.unwrap_or(0),
         guarantee_slots: queue.settings.guarantee.slots.unwrap_or(0),
+        small_first_ms: queue.settings.small_first.0,
     }
 }
 

@@ -103,6 +103,9 @@ pub struct QueueGroup {
     /// The most it may hold.
     #[serde(default)]
     pub quota: Amount,
+    /// How long a job yields to those of half its size.
+    #[serde(default)]
+    pub small_first: Span,
 }
 
 /// So many GPUs and slots; what is left out is not said of.
@@ -172,6 +175,7 @@ impl Cluster {
             quota: queue.quota.into(),
             guarantee: queue.guarantee.into(),
             parent: queue.parent.clone(),
+            small_first: queue.small_first.0,
             ..QueueConfigured::default()
         };
         self.queues.iter().map(|queue| (queue.name.clone(), of(queue))).collect()

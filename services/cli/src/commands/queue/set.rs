@@ -6,13 +6,14 @@ use crate::{
     output::{Exit, Failure, tell},
 };
 use footplate_api::v1;
-use footplate_types::QueueName;
+use footplate_types::{Millis, QueueName};
 
 const EXAMPLES: &str = "\
 Examples:
   footplate queue set night --weight 2 --quota-gpus 16
   footplate queue set night --quota-slots none --hold
   footplate queue set vision --guarantee-gpus 32 --quota-gpus 64
+  footplate queue set vision --small-first 1h
   footplate queue set cars --parent vision --weight 2 --guarantee-gpus 16
   footplate queue set night --no-quota --release";
 
@@ -41,6 +42,10 @@ pub struct Args {
     /// CPU slots that are its own, likewise
     #[arg(long, value_name = "COUNT")]
     pub guarantee_slots: Option<u32>,
+    /// Small jobs first: how long a job yields to those of equal priority that are half its size (its GPUs or slots times `limits.max_duration`), such as
+    /// `1h`; `none` for the order of submission
+    #[arg(long, value_name = "TIME", value_parser = small_first)]
+    pub small_first: Option<Millis>,
     /// Take both quotas away
     #[arg(long)]
     pub no_quota: bool,
@@ -63,6 +68,14 @@ fn parent(text: &str) -> Result<String, String> {
     match text {
         "none" => Ok(String::new()),
         name => QueueName::parse(name).map(|name| name.to_string()).map_err(|invalid| invalid.to_string()),
+    }
+}
+
+/// A time, or 0 for the word `none`.
+fn small_first(text: &str) -> Result<Millis, String> {
+    match text {
+        "none" | "0" => Ok(Millis(0)),
+        time => Millis::parse(time).map_err(|invalid| invalid.to_string()),
     }
 }
 
@@ -129,10 +142,11 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         parent: args.parent.clone(),
         guarantee_gpus: args.guarantee_gpus,
         guarantee_slots: args.guarantee_slots,
+        small_first_ms: args.small_first.map(|time| time.0),
     };
     let amounts = [args.weight, args.guarantee_gpus, args.guarantee_slots];
     let quotas = [args.quota_gpus, args.quota_slots];
-    let nothing = amounts == [None; 3] && quotas == [None; 2] && !args.no_quota && args.parent.is_none();
+    let nothing = amounts == [None; 3] && quotas == [None; 2] && !args.no_quota && args.parent.is_none() && args.small_first.is_none();
     if nothing && message.held.is_none() && message.closed.is_none() {
         let known = call!(client, queues.list_queues(v1::ListQueuesRequest { at_least: 0 }))?.queues;
         if known.iter().any(|queue| queue.name == name) {

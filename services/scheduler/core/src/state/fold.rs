@@ -37,9 +37,13 @@ impl State {
             Event::TermBegan(term) if term.service.as_str() == crate::SERVICE => self.term = Some(stamp),
             Event::QueueConfigured(settings) => {
                 let Some(name) = envelope.subject.queue_name() else { return };
-                let queue = self.queues.entry(name).or_default();
+                let queue = self.queues.entry(name.clone()).or_default();
+                let same_order = queue.settings.small_first == settings.small_first;
                 queue.settings = settings.clone();
                 queue.sequence = stamp.sequence;
+                if !same_order {
+                    self.reorder(&name);
+                }
             }
 
             Event::JobSubmitted(fact) => self.job_submitted(envelope, stamp, fact),

@@ -1,13 +1,21 @@
 //! Jobs: what was asked, where each stands, and what clients want of it.
 
-use super::{Attempt, Checkpoint, Stamp};
+use super::{Attempt, Checkpoint, Holding, Stamp};
+use crate::plan::{Applicant, Order};
 use footplate_es::Cause as EventCause;
-use footplate_events::facts::{Cause, JobEnded, JobSpec, RetryPolicy, RootCause, WaitReason};
+use footplate_events::facts::{Cause, JobEnded, JobSpec, QueueConfigured, RetryPolicy, RootCause, WaitReason};
 use footplate_events::{Actor, Trace};
 use footplate_types::{AttemptNumber, Digest, DisplayName, EventId, Millis, NodeName, ProjectName, QueueName, RequestId, RunId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// No job counts as shorter.
+const LENGTH_LEAST: Millis = Millis::from_secs(60);
+/// As how long a job counts that has no limit.
+const LENGTH_UNKNOWN: Millis = Millis::from_secs(7 * 86_400);
+/// How much of a sequence tells apart what was submitted in one millisecond.
+const SEQUENCE_BITS: u32 = 10;
 
 /// What all events of one job carry on of its submission.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -174,6 +182,8 @@ pub struct Job {
     pub chain: Chain,
     /// Its submission.
     pub submitted: Stamp,
+    /// Its place among those of its queue and priority: who has less goes first.
+    pub order: u64,
     /// The newest event of the job itself.
     pub latest: Stamp,
     /// Its priority now.
@@ -232,7 +242,25 @@ impl Job {
 
     /// Its place among the pending jobs of its queue.
     pub(crate) fn turn(&self) -> super::Turn {
-        (std::cmp::Reverse(self.priority), self.submitted.sequence, self.run)
+        (std::cmp::Reverse(self.priority), self.order, self.run)
+    }
+
+    /// The place of a job among those of its queue and priority: that of its submission, or put off by its size ([`Order::Aged`]). It never changes while the
+    /// queue's settings stand, so whoever waits is overtaken by those alone that are submitted soon enough after it.
+    pub(super) fn order_of(spec: &JobSpec, submitted: &Stamp, settings: &QueueConfigured) -> u64 {
+        if settings.small_first.0 == 0 {
+            return submitted.sequence;
+        }
+        let order = Order::Aged { doubling: settings.small_first, shortest: LENGTH_LEAST };
+        let asked = Holding::asked(spec);
+        let limit = spec.limits.max_duration;
+        let applicant = Applicant {
+            submitted: Millis(u64::try_from(submitted.at.as_millis()).unwrap_or(0)),
+            units: u32::try_from(asked.gpus.max(asked.slots)).unwrap_or(u32::MAX),
+            estimate: if limit.0 > 0 { limit } else { LENGTH_UNKNOWN },
+        };
+        // Those of one millisecond in the order of their submission.
+        order.rank(&applicant).saturating_mul(1 << SEQUENCE_BITS) | (submitted.sequence & ((1 << SEQUENCE_BITS) - 1))
     }
 
     /// What was told last of why it waits.

@@ -39,8 +39,10 @@ impl State {
         if !requests.is_empty() {
             self.asking.insert(run);
         }
+        let settings = self.queues.get(&fact.spec.queue).map(|queue| queue.settings.clone()).unwrap_or_default();
         let job = Job {
             run,
+            order: Job::order_of(&fact.spec, &stamp, &settings),
             project: envelope.subject.project.clone(),
             class: Job::class_of(&fact.spec, &[]),
             priority: fact.spec.priority,
