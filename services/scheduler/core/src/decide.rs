@@ -7,6 +7,7 @@
 //! come, then pending jobs are placed.
 
 mod after;
+pub(crate) mod array;
 mod board;
 mod forecast;
 mod ground;
