@@ -5,6 +5,7 @@
 
 mod access;
 mod after;
+mod array;
 mod attempt;
 mod experiment;
 mod job;
@@ -26,6 +27,7 @@ pub use access::{
     SubscriptionDeleted, TokenCreated, TokenRevoked,
 };
 pub use after::{AfterJob, AfterWhen};
+pub use array::{ArrayMember, array_indices};
 pub use attempt::{
     AttemptCheckpointed, AttemptExited, AttemptLogsArchived, AttemptLost, AttemptReady, AttemptStarted, Exit, FinalOffsets, INCOMPLETE_MAX,
     LogArchive, LogStream, LossEvidence, MemberExited, MemberLost, MemberReady, MemberStarted, Rendezvous, SessionEnd, WorkerExit,

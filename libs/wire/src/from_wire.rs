@@ -2,8 +2,8 @@
 
 use footplate_api::types as wire;
 use footplate_events::facts::{
-    AfterJob, AfterWhen, DocumentRef, InputRef, JobSpec, Launcher, Limits, PerNode, PlacementAsk, ResourceAsk, RetryPolicy, SourceRef,
-    StopNotice, StopPolicy, StopSignal, Why,
+    AfterJob, AfterWhen, ArrayMember, DocumentRef, InputRef, JobSpec, Launcher, Limits, PerNode, PlacementAsk, ResourceAsk, RetryPolicy,
+    SourceRef, StopNotice, StopPolicy, StopSignal, Why,
 };
 use footplate_types::{Digest, DisplayName, GpuModel, Invalid, MetricName, Millis, NodeName, QueueName, RunId};
 
@@ -41,6 +41,7 @@ pub fn job_spec_from_wire(spec: &wire::JobSpec) -> Result<JobSpec, Invalid> {
         masked: spec.masked.clone(),
         objectives: spec.objectives.iter().map(|name| metric(name)).collect::<Result<_, _>>()?,
         after: spec.after.iter().map(after).collect::<Result<_, _>>()?,
+        array: spec.array.as_ref().map(array).transpose()?,
     })
 }
 
@@ -59,6 +60,11 @@ fn metric(name: &str) -> Result<MetricName, Invalid> {
 fn after(after: &wire::AfterJob) -> Result<AfterJob, Invalid> {
     let run = RunId::parse(&after.run_id).map_err(|invalid| invalid.of("after.run"))?;
     Ok(AfterJob { run, when: after_when(after.when)? })
+}
+
+fn array(array: &wire::ArrayMember) -> Result<ArrayMember, Invalid> {
+    let id = RunId::parse(&array.id).map_err(|invalid| invalid.of("array.id"))?;
+    Ok(ArrayMember { id, index: array.index, count: array.count, at_once: array.at_once })
 }
 
 /// Which end of a job is waited for; success where nothing is said.

@@ -7,7 +7,7 @@ mod from_wire;
 mod to_wire;
 
 pub use from_wire::{after_when, job_spec_from_wire};
-pub use to_wire::job_spec_to_wire;
+pub use to_wire::{array_to_wire, job_spec_to_wire};
 
 #[cfg(test)]
 mod tests {
@@ -49,6 +49,7 @@ mod tests {
         let after = |n: u8, when: types::AfterWhen| types::AfterJob { run_id: format!("{n:02x}").repeat(16), when: when.into() };
         wire.after = vec![after(1, types::AfterWhen::Failure), after(2, types::AfterWhen::Any), after(3, types::AfterWhen::Unspecified)];
         wire.objectives = vec!["val/loss".to_owned()];
+        wire.array = Some(types::ArrayMember { id: "17".repeat(16), index: 7, count: 10, at_once: 2 });
         wire.launcher = types::Launcher::Torchrun.into();
         let spec = job_spec_from_wire(&wire).unwrap();
         assert_eq!(spec.stop.grace.0, 0, "0 is not absent");
@@ -76,6 +77,7 @@ mod tests {
         assert_eq!(fault(|wire| wire.launcher = 99), "launcher");
         assert_eq!(fault(|wire| wire.after = vec![types::AfterJob { run_id: "17".to_owned(), when: 0 }]), "after.run");
         assert_eq!(fault(|wire| wire.after = vec![types::AfterJob { run_id: "17".repeat(16), when: 9 }]), "after.when");
+        assert_eq!(fault(|wire| wire.array = Some(types::ArrayMember { id: "17".to_owned(), ..Default::default() })), "array.id");
         assert_eq!(fault(|wire| wire.objectives = vec![String::new()]), "objectives");
     }
 }

@@ -1,7 +1,7 @@
 //! From the ledger's words to the wire.
 
 use footplate_api::types as wire;
-use footplate_events::facts::{AfterJob, AfterWhen, DocumentRef, JobSpec, Launcher, SourceRef, StopPolicy, StopSignal};
+use footplate_events::facts::{AfterJob, AfterWhen, ArrayMember, DocumentRef, JobSpec, Launcher, SourceRef, StopPolicy, StopSignal};
 
 /// The specification as clients see it: every field stated.
 pub fn job_spec_to_wire(spec: &JobSpec) -> wire::JobSpec {
@@ -75,7 +75,13 @@ pub fn job_spec_to_wire(spec: &JobSpec) -> wire::JobSpec {
         masked: spec.masked.clone(),
         objectives: spec.objectives.iter().map(ToString::to_string).collect(),
         after: spec.after.iter().map(after).collect(),
+        array: spec.array.as_ref().map(array_to_wire),
     }
+}
+
+/// Which one of an array a job is, as clients see it.
+pub fn array_to_wire(array: &ArrayMember) -> wire::ArrayMember {
+    wire::ArrayMember { id: array.id.to_string(), index: array.index, count: array.count, at_once: array.at_once }
 }
 
 fn after(after: &AfterJob) -> wire::AfterJob {

@@ -36,6 +36,8 @@ pub(crate) struct Clients {
     dice: Dice,
     /// What comes after what.
     after: Dice,
+    /// What is an array.
+    array: Dice,
     book: Vec<Business>,
     runs: Vec<(RunId, JobSpec)>,
     nodes: Vec<NodeName>,
@@ -58,7 +60,16 @@ impl Clients {
     pub(crate) fn new(seed: u64, nodes: Vec<NodeName>) -> Self {
         let mut dice = Dice::new(seed, "clients");
         let jobs_left = dice.between(8, 28) as u32;
-        Self { dice, after: Dice::new(seed, "after"), book: Vec::new(), runs: Vec::new(), nodes, jobs_left, keys: 0 }
+        Self {
+            dice,
+            after: Dice::new(seed, "after"),
+            array: Dice::new(seed, "array"),
+            book: Vec::new(),
+            runs: Vec::new(),
+            nodes,
+            jobs_left,
+            keys: 0,
+        }
     }
 
     /// Does something new. `state`: what the instance knows that the client speaks to; `dead`: machines that are off.
@@ -200,6 +211,9 @@ impl Clients {
         if admit(state, &spec, self.dice.chance(200)).is_err() || can_follow(state, &project(), &spec, &beside).is_err() {
             return;
         }
+        if self.array.chance(150) {
+            return self.submit_array(wire, spec);
+        }
         self.jobs_left -= 1;
         self.keys += 1;
         let run = RunId::for_key(&project(), "job", &format!("key-{}", self.keys));
@@ -213,6 +227,22 @@ impl Clients {
             self.send_submission(wire, run, again);
         }
         self.runs.push((run, spec));
+    }
+
+    /// Some jobs that differ in a number; most such have a limit. They come one by one: what the log holds at any moment may be a part of them.
+    fn submit_array(&mut self, wire: &mut Wire, spec: JobSpec) {
+        let count = (self.array.between(2, 6) as u32).min(self.jobs_left);
+        let at_once = self.array.below(3) as u32;
+        self.jobs_left -= count;
+        self.keys += 1;
+        let run = |index: u32| RunId::for_key(&project(), "array", &format!("key-{}/{index}", self.keys));
+        let runs: Vec<RunId> = (0..count).map(run).collect();
+        for (index, run) in (0..count).zip(&runs) {
+            let array = ArrayMember { id: runs[0], index, count, at_once };
+            let spec = JobSpec { array: Some(array), ..spec.clone() };
+            self.send_submission(wire, *run, spec.clone());
+            self.runs.push((*run, spec));
+        }
     }
 
     fn send_submission(&mut self, wire: &mut Wire, run: RunId, spec: JobSpec) {

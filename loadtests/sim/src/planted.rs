@@ -26,11 +26,14 @@ pub enum Planted {
     Intent,
     /// What the scheduler folds of a submission names no jobs that it comes after. Stands for the wait for other jobs' ends.
     Turn,
+    /// What the scheduler folds of a submission says nothing of its array's limit. Stands for the count of those that are placed.
+    Crowd,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Self; 8] = [Self::Fencing, Self::Gang, Self::Victim, Self::Quota, Self::Lease, Self::Term, Self::Intent, Self::Turn];
+    pub const ALL: [Self; 9] =
+        [Self::Fencing, Self::Gang, Self::Victim, Self::Quota, Self::Lease, Self::Term, Self::Intent, Self::Turn, Self::Crowd];
 
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
@@ -43,6 +46,7 @@ impl Planted {
             Self::Term => "term",
             Self::Intent => "intent",
             Self::Turn => "turn",
+            Self::Crowd => "crowd",
         }
     }
 
@@ -52,18 +56,24 @@ impl Planted {
     }
 }
 
-/// What the scheduler folds instead of an event, when the quota rule or the wait for other jobs is broken.
+/// What the scheduler folds instead of an event, when the quota rule, the wait for other jobs or the limit of an array is broken.
 pub(crate) fn misread(planted: Option<Planted>, recorded: &Recorded) -> Option<Recorded> {
     match (planted, &recorded.envelope.event) {
         (Some(Planted::Quota), Event::QueueConfigured(settings)) => Some(raised(recorded, settings)),
         (Some(Planted::Turn), Event::JobSubmitted(fact)) if !fact.spec.after.is_empty() => {
-            let mut told = recorded.clone();
-            let spec = JobSpec { after: Vec::new(), ..fact.spec.clone() };
-            told.envelope.event = JobSubmitted { spec, body: fact.body }.into();
-            Some(told)
+            Some(asking(recorded, fact, JobSpec { after: Vec::new(), ..fact.spec.clone() }))
+        }
+        (Some(Planted::Crowd), Event::JobSubmitted(fact)) if fact.spec.array.is_some() => {
+            Some(asking(recorded, fact, JobSpec { array: None, ..fact.spec.clone() }))
         }
         _ => None,
     }
+}
+
+fn asking(recorded: &Recorded, fact: &JobSubmitted, spec: JobSpec) -> Recorded {
+    let mut told = recorded.clone();
+    told.envelope.event = JobSubmitted { spec, body: fact.body }.into();
+    told
 }
 
 fn raised(recorded: &Recorded, settings: &QueueConfigured) -> Recorded {

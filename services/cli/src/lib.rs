@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod args;
+pub mod arrays;
 pub mod capture;
 pub mod commands;
 pub mod context;

@@ -81,6 +81,9 @@ fn read(mut document: Map<String, Value>, folder: &Path) -> Result<PipelineFile,
             Ok(job) if job.file.project.is_some() => {
                 problems.add(format!("{place}.project"), "stands above the jobs: a pipeline is of one project");
             }
+            Ok(job) if job.file.array.is_some() => {
+                problems.add(format!("{place}.array"), "an array stands in no pipeline; submit it alone with `footplate submit`");
+            }
             Ok(job) => read.push((name, job)),
             Err(faults) => problems.0.extend(faults.0.into_iter().map(|problem| within(&place, problem))),
         }
@@ -184,8 +187,9 @@ jobs:
 
     #[test]
     fn every_fault_is_told_with_its_place() {
-        let told =
-            faults("kind: Job\nstages: 1\njobs: {a: {run: 'true', after: 'b:late'}, b: {rum: x}, c: 3, d: {run: 'true', project: x}}\n");
+        let told = faults(
+            "kind: Job\nstages: 1\njobs: {a: {run: 'true', after: 'b:late'}, b: {rum: x}, c: 3, d: {run: 'true', project: x}, e: {run: 'true', array: 0-9}}\n",
+        );
         for expected in [
             "apiVersion: is required",
             "kind: a job file is for `footplate submit`",
@@ -195,6 +199,7 @@ jobs:
             "jobs.b.rum: no such key; did you mean `run`?",
             "jobs.c: 3 is neither",
             "jobs.d.project: stands above the jobs",
+            "jobs.e.array: an array stands in no pipeline",
         ] {
             assert!(told.iter().any(|fault| fault.starts_with(expected)), "{expected} in {told:#?}");
         }

@@ -189,6 +189,12 @@ fn read(mut document: Map<String, Value>, folder: &Path, sets: &[String]) -> Res
         }
         _ => Err(Problem::new("", "takes the job of a trial: the name of a job file, or its keys").into()),
     };
+    let job = match job {
+        Ok(job) if job.file.array.is_some() => {
+            Err(Problem::new("array", "the trials of a sweep are no array; submit one with `footplate submit`").into())
+        }
+        other => other,
+    };
     match job {
         Ok(job) if problems.0.is_empty() => {
             let project = head.project.clone().or_else(|| job.file.project.clone());

@@ -112,6 +112,14 @@ pub fn shape(nodes: u32, gpus: u32, slots: u32) -> String {
     if gpus > 0 { format!("{nodes}x{gpus} gpus") } else { format!("{nodes}x{slots} slots") }
 }
 
+/// Of two ends the worse one: that a run failed says more than that one was cancelled, whichever came first.
+pub fn worse(one: Exit, other: Exit) -> Exit {
+    match (one, other) {
+        (Exit::Done, other) | (Exit::Cancelled, other @ (Exit::WorkFailed | Exit::Failed)) => other,
+        (one, _) => one,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

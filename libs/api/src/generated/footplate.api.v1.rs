@@ -4464,6 +4464,111 @@ impl ::prost::Name for SubmittedJob {
         "/footplate.api.v1.SubmittedJob".into()
     }
 }
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SubmitArrayRequest {
+    #[prost(string, tag = "1")]
+    pub project: ::prost::alloc::string::String,
+    /// What each of them asks. Its name is followed by `-` and the index; its labels get `array` and `array_index` unless it has them.
+    #[prost(message, optional, tag = "2")]
+    pub spec: ::core::option::Option<super::super::types::v1::JobSpec>,
+    /// `7`, `0-99`, `0-99:3`, and lists of those with commas: 1 to 1,000 indices of at most 1,000,000.
+    #[prost(string, tag = "3")]
+    pub indices: ::prost::alloc::string::String,
+    /// At most so many are placed at a time; 0 for as many as find room.
+    #[prost(uint32, tag = "4")]
+    pub at_once: u32,
+    /// Idempotency key: the same key gives the same array; with another body it is refused.
+    #[prost(string, tag = "5")]
+    pub request_id: ::prost::alloc::string::String,
+    /// Mint the array's id yourself (32 hex digits); empty to have it minted.
+    #[prost(string, tag = "6")]
+    pub array_id: ::prost::alloc::string::String,
+    /// Check all, record nothing.
+    #[prost(bool, tag = "7")]
+    pub dry_run: bool,
+    /// Queue it even if no node that is there now could ever take one of the jobs.
+    #[prost(bool, tag = "8")]
+    pub queue_anyway: bool,
+}
+impl ::prost::Name for SubmitArrayRequest {
+    const NAME: &'static str = "SubmitArrayRequest";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.SubmitArrayRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.SubmitArrayRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SubmitArrayResponse {
+    /// The array: the run of its first job. Empty for a dry run.
+    #[prost(string, tag = "1")]
+    pub array_id: ::prost::alloc::string::String,
+    /// In the order of their indices.
+    #[prost(message, repeated, tag = "2")]
+    pub jobs: ::prost::alloc::vec::Vec<SubmittedArrayJob>,
+    /// That of the last one.
+    #[prost(uint64, tag = "3")]
+    pub sequence: u64,
+    /// Of a dry run: whether one of them could start now, and why not.
+    #[prost(string, tag = "4")]
+    pub remark: ::prost::alloc::string::String,
+}
+impl ::prost::Name for SubmitArrayResponse {
+    const NAME: &'static str = "SubmitArrayResponse";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.SubmitArrayResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.SubmitArrayResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SubmittedArrayJob {
+    #[prost(uint32, tag = "1")]
+    pub index: u32,
+    /// Empty for a dry run.
+    #[prost(string, tag = "2")]
+    pub run_id: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "3")]
+    pub sequence: u64,
+}
+impl ::prost::Name for SubmittedArrayJob {
+    const NAME: &'static str = "SubmittedArrayJob";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.SubmittedArrayJob".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.SubmittedArrayJob".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CancelArrayResponse {
+    #[prost(string, tag = "1")]
+    pub array_id: ::prost::alloc::string::String,
+    /// Of how many jobs it was asked: those that had not ended.
+    #[prost(uint32, tag = "2")]
+    pub asked: u32,
+    /// Of how many the leader has answered.
+    #[prost(uint32, tag = "3")]
+    pub answered: u32,
+    /// The newest sequence of what was asked and answered.
+    #[prost(uint64, tag = "4")]
+    pub sequence: u64,
+}
+impl ::prost::Name for CancelArrayResponse {
+    const NAME: &'static str = "CancelArrayResponse";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.CancelArrayResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.CancelArrayResponse".into()
+    }
+}
 /// A job as the scheduler sees it.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Job {
@@ -4506,6 +4611,9 @@ pub struct Job {
     pub sequence: u64,
     #[prost(message, optional, tag = "19")]
     pub spec: ::core::option::Option<super::super::types::v1::JobSpec>,
+    /// Absent for a job of no array.
+    #[prost(message, optional, tag = "20")]
+    pub array: ::core::option::Option<super::super::types::v1::ArrayMember>,
 }
 impl ::prost::Name for Job {
     const NAME: &'static str = "Job";
@@ -4569,6 +4677,9 @@ pub struct ListJobsRequest {
     pub page_token: ::prost::alloc::string::String,
     #[prost(uint64, tag = "6")]
     pub at_least: u64,
+    /// Only jobs of this array: its id, or the run of any job of it.
+    #[prost(string, tag = "7")]
+    pub array: ::prost::alloc::string::String,
 }
 impl ::prost::Name for ListJobsRequest {
     const NAME: &'static str = "ListJobsRequest";
@@ -4603,6 +4714,7 @@ impl ::prost::Name for ListJobsResponse {
 pub struct JobRequest {
     #[prost(string, tag = "1")]
     pub project: ::prost::alloc::string::String,
+    /// Of an array: its id, or the run of any job of it.
     #[prost(string, tag = "2")]
     pub run_id: ::prost::alloc::string::String,
     #[prost(string, tag = "3")]
@@ -5325,6 +5437,31 @@ pub mod job_service_client {
                 );
             self.inner.unary(req, path, codec).await
         }
+        /// Many jobs of one specification that differ in one number, at once: all of them are queued, or none.
+        pub async fn submit_array(
+            &mut self,
+            request: impl tonic::IntoRequest<super::SubmitArrayRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SubmitArrayResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.JobService/SubmitArray",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("footplate.api.v1.JobService", "SubmitArray"));
+            self.inner.unary(req, path, codec).await
+        }
         pub async fn get_job(
             &mut self,
             request: impl tonic::IntoRequest<super::GetJobRequest>,
@@ -5393,6 +5530,31 @@ pub mod job_service_client {
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("footplate.api.v1.JobService", "CancelJob"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// The same of every job of an array that has not ended.
+        pub async fn cancel_array(
+            &mut self,
+            request: impl tonic::IntoRequest<super::JobRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CancelArrayResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.JobService/CancelArray",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("footplate.api.v1.JobService", "CancelArray"));
             self.inner.unary(req, path, codec).await
         }
         pub async fn hold_job(
@@ -5551,6 +5713,14 @@ pub mod job_service_server {
             tonic::Response<super::SubmitPipelineResponse>,
             tonic::Status,
         >;
+        /// Many jobs of one specification that differ in one number, at once: all of them are queued, or none.
+        async fn submit_array(
+            &self,
+            request: tonic::Request<super::SubmitArrayRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SubmitArrayResponse>,
+            tonic::Status,
+        >;
         async fn get_job(
             &self,
             request: tonic::Request<super::GetJobRequest>,
@@ -5568,6 +5738,14 @@ pub mod job_service_server {
             request: tonic::Request<super::JobRequest>,
         ) -> std::result::Result<
             tonic::Response<super::JobRequestResponse>,
+            tonic::Status,
+        >;
+        /// The same of every job of an array that has not ended.
+        async fn cancel_array(
+            &self,
+            request: tonic::Request<super::JobRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CancelArrayResponse>,
             tonic::Status,
         >;
         async fn hold_job(
@@ -5781,6 +5959,51 @@ pub mod job_service_server {
                     };
                     Box::pin(fut)
                 }
+                "/footplate.api.v1.JobService/SubmitArray" => {
+                    #[allow(non_camel_case_types)]
+                    struct SubmitArraySvc<T: JobService>(pub Arc<T>);
+                    impl<
+                        T: JobService,
+                    > tonic::server::UnaryService<super::SubmitArrayRequest>
+                    for SubmitArraySvc<T> {
+                        type Response = super::SubmitArrayResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::SubmitArrayRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as JobService>::submit_array(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = SubmitArraySvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
                 "/footplate.api.v1.JobService/GetJob" => {
                     #[allow(non_camel_case_types)]
                     struct GetJobSvc<T: JobService>(pub Arc<T>);
@@ -5897,6 +6120,49 @@ pub mod job_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = CancelJobSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/footplate.api.v1.JobService/CancelArray" => {
+                    #[allow(non_camel_case_types)]
+                    struct CancelArraySvc<T: JobService>(pub Arc<T>);
+                    impl<T: JobService> tonic::server::UnaryService<super::JobRequest>
+                    for CancelArraySvc<T> {
+                        type Response = super::CancelArrayResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::JobRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as JobService>::cancel_array(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CancelArraySvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -593,6 +593,31 @@ impl ::prost::Name for AfterJob {
         "/footplate.types.v1.AfterJob".into()
     }
 }
+/// Which one of an array a job is: jobs of one submission that differ in one number.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ArrayMember {
+    /// The array (32 hex digits): the run of its first job.
+    #[prost(string, tag = "1")]
+    pub id: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "2")]
+    pub index: u32,
+    /// How many jobs the array has.
+    #[prost(uint32, tag = "3")]
+    pub count: u32,
+    /// At most so many of the array are placed at a time; 0 for as many as find room.
+    #[prost(uint32, tag = "4")]
+    pub at_once: u32,
+}
+impl ::prost::Name for ArrayMember {
+    const NAME: &'static str = "ArrayMember";
+    const PACKAGE: &'static str = "footplate.types.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.types.v1.ArrayMember".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.types.v1.ArrayMember".into()
+    }
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct JobSpec {
     #[prost(string, tag = "1")]
@@ -654,6 +679,9 @@ pub struct JobSpec {
     /// Jobs of the same project whose ends it waits for, each once: at most 64, and all of these conditions must hold.
     #[prost(message, repeated, tag = "23")]
     pub after: ::prost::alloc::vec::Vec<AfterJob>,
+    /// Absent for a job of no array. SubmitArray says it of each of its jobs; a job that repeats one says it itself.
+    #[prost(message, optional, tag = "24")]
+    pub array: ::core::option::Option<ArrayMember>,
 }
 impl ::prost::Name for JobSpec {
     const NAME: &'static str = "JobSpec";

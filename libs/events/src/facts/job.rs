@@ -57,6 +57,11 @@ pub enum WaitReason {
         /// Which, and which ends of them, in words.
         detail: String,
     },
+    /// As many of its array as may be are placed or stand in line before it.
+    Array {
+        /// How many that are, in words.
+        detail: String,
+    },
 }
 
 /// The reason for which a pending job waits changed. Written on change alone.

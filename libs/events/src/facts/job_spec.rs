@@ -1,6 +1,6 @@
 //! What a job asks, as it stands in the ledger. Long things (argv, environment, config) are documents, named by digest.
 
-use super::AfterJob;
+use super::{AfterJob, ArrayMember};
 use footplate_types::{AttemptNumber, Digest, DisplayName, GpuModel, Invalid, MetricName, Millis, NodeName, QueueName, RunId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -321,6 +321,9 @@ pub struct JobSpec {
     /// The jobs whose ends it waits for before it gets in line: all of these conditions must hold. When one never can, the job ends by itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<AfterJob>,
+    /// Which one of an array it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array: Option<ArrayMember>,
 }
 
 impl JobSpec {
@@ -365,6 +368,7 @@ impl JobSpec {
             masked: Vec::new(),
             objectives: Vec::new(),
             after: Vec::new(),
+            array: None,
         }
     }
 
@@ -428,6 +432,7 @@ impl JobSpec {
             within(&format!("{field}.{shown} (characters)"), count as u64, 0, Self::WORD_MAX as u64)?;
         }
         AfterJob::validate(&self.after)?;
+        self.array.as_ref().map_or(Ok(()), ArrayMember::validate)?;
         self.validate_sizes()
     }
 

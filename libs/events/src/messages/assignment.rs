@@ -1,6 +1,6 @@
 //! Assignments: what a node should be running now. A function of a ledger prefix; written by the scheduler's leader alone.
 
-use crate::facts::{DocumentRef, Launcher, Rendezvous, SourceRef, StopCause, StopPolicy};
+use crate::facts::{ArrayMember, DocumentRef, Launcher, Rendezvous, SourceRef, StopCause, StopPolicy};
 use footplate_types::{
     AttemptNumber, DisplayName, Epoch, GpuUuid, MemberIndex, MetricName, Millis, NodeName, ProjectName, Rank, RunId, SlotIndex,
 };
@@ -99,6 +99,9 @@ pub struct Task {
     /// The metric that the sweep of this trial goes by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objective: Option<MetricName>,
+    /// Which one of an array the job is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array: Option<ArrayMember>,
     /// The trace of the submit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,

@@ -117,6 +117,7 @@ pub(crate) fn spec() -> JobSpec {
         // Added later: absent from what was written before.
         objectives: Vec::new(),
         after: Vec::new(),
+        array: None,
     }
 }
 

@@ -59,6 +59,8 @@ impl AttemptBook {
 #[derive(Clone, Debug)]
 pub(super) struct JobBook {
     pub(super) spec: JobSpec,
+    /// The sequence of its submission.
+    pub(super) submitted: u64,
     pub(super) priority: i32,
     pub(super) held: bool,
     /// How it ended; absent while it lives.

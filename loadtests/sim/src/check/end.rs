@@ -39,6 +39,9 @@ impl Book {
         if self.waits(run, job) {
             reasons.push("dependencies");
         }
+        if self.stands_behind(run, job) {
+            reasons.push("array");
+        }
         if job.held {
             reasons.push("held");
         }
@@ -65,7 +68,7 @@ impl Book {
                 unrest.push(Unrest { what: format!("{run} has an open attempt: {:?}", job.attempt), words });
             } else if self.never_comes(*run, job) {
                 unrest.push(Unrest { what: format!("{run} waits for what can never come: {:?}", job.spec.after), words });
-            } else if job.spec.limits.max_pending.0 > 0 && job.attempts == 0 && !self.waits(*run, job) {
+            } else if job.spec.limits.max_pending.0 > 0 && job.attempts == 0 && !self.waits(*run, job) && !self.stands_behind(*run, job) {
                 unrest.push(Unrest { what: format!("{run} waits beyond its limit of {}", job.spec.limits.max_pending), words });
             } else if self.reasons(*run, job).is_empty() {
                 unrest.push(Unrest { what: format!("{run} is pending and could start: {:?}", job.spec.resources), words });
@@ -103,5 +106,6 @@ fn kind(reason: &WaitReason) -> &'static str {
         WaitReason::Backoff => "backoff",
         WaitReason::Preempting => "preempting",
         WaitReason::Dependencies { .. } => "dependencies",
+        WaitReason::Array { .. } => "array",
     }
 }

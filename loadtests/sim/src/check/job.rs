@@ -14,7 +14,8 @@ impl Book {
                     return Err(Found::new("submitted-twice", format!("{run} is submitted a second time"), &[&run]));
                 }
                 let (spec, priority) = (fact.spec.clone(), fact.spec.priority);
-                self.jobs.insert(run, JobBook { spec, priority, held: false, outcome: None, attempt: None, attempts: 0 });
+                let submitted = recorded.sequence;
+                self.jobs.insert(run, JobBook { spec, submitted, priority, held: false, outcome: None, attempt: None, attempts: 0 });
             }
             Event::JobCancelRequested(fact) => self.asked(fact.request, run, true),
             Event::JobHoldRequested(fact) => self.asked(fact.request, run, false),

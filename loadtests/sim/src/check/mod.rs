@@ -2,6 +2,7 @@
 //! except at the end, when what `explain` says is compared with what they find.
 
 mod after;
+mod array;
 mod book;
 mod end;
 mod ground;
@@ -12,7 +13,7 @@ pub(crate) use end::Unrest;
 
 use crate::truth::Happening;
 use book::Book;
-use footplate_events::facts::{Cause, StopCause};
+use footplate_events::facts::{Cause, StopCause, WaitReason};
 use footplate_events::{Event, Recorded};
 use footplate_scheduler_core::State;
 use footplate_types::{Epoch, EventId, NodeName};
@@ -43,6 +44,7 @@ fn rare(event: &Event) -> Option<&'static str> {
     match event {
         Event::TermBegan(_) => Some("terms"),
         Event::JobPlaced(placed) if placed.members.len() > 1 => Some("gangs"),
+        Event::JobWaiting(waiting) if matches!(waiting.reason, WaitReason::Array { .. }) => Some("behind others of an array"),
         Event::JobStopRequested(stop) => match stop.cause {
             StopCause::Preempted => Some("preempted"),
             StopCause::Drained => Some("drained"),

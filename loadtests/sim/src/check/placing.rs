@@ -45,6 +45,9 @@ impl Book {
         if self.waits(run, job) {
             return wrong("dependency", format!("placed before its turn: {:?}", job.spec.after));
         }
+        if let Some(placed) = self.crowd(run, job) {
+            return wrong("array", format!("placed beside {placed} others: {:?}", job.spec.array));
+        }
         if job.held {
             return wrong("held", "placed while it is held".to_owned());
         }

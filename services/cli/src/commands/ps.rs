@@ -1,8 +1,9 @@
 //! `ps`: what is waiting and running, and why what waits waits.
 
 use crate::{
+    arrays::STATES,
     call,
-    context::Context,
+    context::{Context, bare_id},
     output::{Column, Exit, Row, print},
     view,
 };
@@ -20,14 +21,13 @@ const PAGE: u32 = 500;
 const JOBS_MAX: usize = 10_000;
 /// How often `-w` asks.
 const REFRESH: Duration = Duration::from_secs(2);
-/// Every state of a job, as the scheduler names them.
-const STATES: [&str; 6] = ["pending", "held", "placed", "launched", "stopping", "ended"];
 
 const EXAMPLES: &str = "\
 Examples:
   footplate ps
   footplate ps -w --queue night
-  footplate ps -a -o wide";
+  footplate ps -a -o wide
+  footplate ps -a --array 0190f3a2";
 
 /// List what is waiting and running
 #[derive(Clone, Debug, clap::Args)]
@@ -39,6 +39,9 @@ pub struct Args {
     /// Only jobs of this queue
     #[arg(long, value_name = "QUEUE", default_value = "", hide_default_value = true)]
     pub queue: String,
+    /// Only jobs of this array: its id, or that of any run of it
+    #[arg(long, value_name = "RUN", default_value = "", hide_default_value = true)]
+    pub array: String,
     /// Show it again every two seconds, until Ctrl-C
     #[arg(short, long)]
     pub watch: bool,
@@ -71,6 +74,7 @@ async fn fetch(client: &Client, args: &Args) -> anyhow::Result<Vec<Job>> {
     let mut asked = v1::ListJobsRequest {
         project: client.project().to_owned(),
         queue: args.queue.clone(),
+        array: if args.array.is_empty() { String::new() } else { bare_id(&args.array)? },
         states,
         page_size: PAGE,
         ..v1::ListJobsRequest::default()

@@ -1,5 +1,7 @@
 //! `submit`: a job file, or a command. Captures the code, resolves the config, masks secrets, stores the documents, and asks for the job.
 
+mod array;
+
 use crate::{
     call,
     capture::{self, Plan, Snapshot},
@@ -28,6 +30,7 @@ Examples:
   footplate submit --gpus 8 --nodes 2 --launcher torchrun -- torchrun train.py --epochs 90
   id=$(footplate submit -q job.yaml) && footplate run logs -f $id
   footplate submit --after $id -- python report.py
+  footplate submit --array 0-99%10 job.yaml
 
 The job file's keys: docs/reference/job-file.md. Exit codes of --wait: 0 the run succeeded, 7 it failed, 8 it was cancelled,
 6 the time-out came first, 5 the platform went away: the run goes on, and `footplate run wait` waits for it again.";
@@ -93,6 +96,9 @@ pub struct Args {
     /// Start only when this run has succeeded; RUN:failure when it has failed, RUN:any when it has ended; may be given many times
     #[arg(long, value_name = "RUN", help_heading = "Instead of the job file's")]
     pub after: Vec<String>,
+    /// Many runs, each with a number of its own in FOOTPLATE_ARRAY_INDEX: 7, 0-99, 0-99:3, 1,3,5-7; %10 behind it for at most 10 at a time
+    #[arg(long, value_name = "INDICES", help_heading = "Instead of the job file's")]
+    pub array: Option<String>,
     /// Environment variable; may be given many times
     #[arg(long = "env", value_name = "NAME=VALUE", help_heading = "Instead of the job file's")]
     pub env: Vec<String>,
@@ -134,6 +140,10 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
         ctx.note(format!("note: masked in the record: {}", documents.masked.join(", ")));
     }
     progress.step("submitting");
+    if let Some(array) = &documents.file.array {
+        let spec = job_spec(&documents.file, refs);
+        return array::submit(&ctx, &client, &args, array, spec, &documents.masked).await;
+    }
     let message = v1::SubmitJobRequest {
         project: client.project().to_owned(),
         spec: Some(job_spec(&documents.file, refs)),
@@ -206,6 +216,7 @@ fn sets(args: &Args) -> Result<Vec<String>, Problems> {
         ("launcher", &args.launcher),
         ("queue.name", &args.queue),
         ("why.hypothesis", &args.hypothesis),
+        ("array", &args.array),
     ] {
         sets.extend(text.as_deref().map(|text| format!("{key}={}", quoted(text))));
     }
@@ -330,8 +341,15 @@ async fn dry_run(ctx: &Context, client: &Client, args: &Args, job: &Resolved, pl
         queue_anyway: args.queue_anyway,
         ..v1::SubmitJobRequest::default()
     };
-    let remark = match call!(client, jobs.submit_job(message)) {
-        Ok(answer) => answer.remark,
+    let asked = match &documents.file.array {
+        Some(array) => {
+            let message = array::request(client, args, array, spec.clone());
+            call!(client, jobs.submit_array(message)).map(|answer| answer.remark)
+        }
+        None => call!(client, jobs.submit_job(message)).map(|answer| answer.remark),
+    };
+    let remark = match asked {
+        Ok(remark) => remark,
         Err(error) if error.is_worth_another_try() => format!("the platform was not asked: {error}"),
         Err(error) => return Err(error.into()),
     };
@@ -347,6 +365,9 @@ async fn dry_run(ctx: &Context, client: &Client, args: &Args, job: &Resolved, pl
             snapshot.plan.root.display(),
             snapshot.tree
         ));
+    }
+    if let Some(array) = &documents.file.array {
+        text.push_str(&format!("# an array of {}\n", array.told()));
     }
     if !documents.masked.is_empty() {
         text.push_str(&format!("# masked in the record: {}\n", documents.masked.join(", ")));

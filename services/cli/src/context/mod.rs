@@ -187,7 +187,7 @@ pub async fn seen(ctx: &Context, client: &Client, run_id: &str, sequence: u64) {
     }
 }
 
-fn bare_id(named: &str) -> Result<String, Failure> {
+pub(crate) fn bare_id(named: &str) -> Result<String, Failure> {
     let bare = named.strip_prefix("run:").unwrap_or(named).to_ascii_lowercase();
     if bare.is_empty() || bare.len() > 32 || !bare.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(Failure::not_found(format!(

@@ -3,6 +3,7 @@
 //! Every field acts. A key that is planned and not built stands in [`super::keys`], which refuses it by name.
 
 use super::after::AfterItem;
+use super::array::ArraySection;
 use super::units::{AtLeast, Backoff, Size, Span};
 use crate::capture::{DirtyRule, LfsRule, MAX_UNTRACKED_DEFAULT, SubmoduleRule};
 use footplate_types::{DisplayName, GpuModel, NodeName, ProjectName, QueueName};
@@ -78,6 +79,9 @@ pub struct JobFile {
     /// beginning of one), `ID:failure`, `ID:any`, or a list of at most 64 of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<AfterItem>,
+    /// Many jobs of this one file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array: Option<ArraySection>,
     /// How long it may take.
     #[serde(default)]
     pub limits: LimitsSection,

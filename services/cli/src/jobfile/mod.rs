@@ -4,6 +4,7 @@
 //! never taken for something else. This module reads files and nothing more: it asks no server and captures no code.
 
 mod after;
+mod array;
 mod canonical;
 mod document;
 mod keys;
@@ -16,6 +17,7 @@ mod units;
 mod yaml;
 
 pub use after::{AfterEnd, AfterItem};
+pub use array::ArraySection;
 pub use canonical::canonical;
 pub use document::*;
 pub use keys::{NOT_BUILT, nearest};
@@ -111,6 +113,9 @@ fn check(file: &JobFile, problems: &mut Problems) {
     };
     if zero_byte {
         problems.add("run", "holds a zero byte, which no program can be given");
+    }
+    if let Some(array) = &file.array {
+        array.check(problems);
     }
     for name in file.env.vars.keys().chain(&file.env.pass) {
         if name.is_empty() || name.contains(['=', '\0']) {

@@ -15,6 +15,7 @@ pub fn json_schema() -> &'static Value {
         for section in ["launcher", "queue"] {
             with_short_form(&mut schema["properties"][section], json!({"type": "string"}));
         }
+        with_short_form(&mut schema["properties"]["array"], json!({"type": ["string", "integer"]}));
         let after = &mut schema["properties"]["after"];
         with_short_form(&mut after["items"], json!({"type": "string"}));
         with_short_form(after, json!({"type": "string"}));

@@ -98,6 +98,8 @@ pub fn job_spec(file: &JobFile, refs: Refs) -> types::JobSpec {
         masked: refs.masked,
         objectives: Vec::new(),
         after: refs.after,
+        // Who submits an array says it of each of its jobs.
+        array: None,
     }
 }
 

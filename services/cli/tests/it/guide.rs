@@ -104,6 +104,33 @@ fn the_guide_to_pipelines_does_what_it_says() {
     assert_eq!(printed[2].lines().count(), 4);
 }
 
+#[test]
+fn the_guide_to_arrays_does_what_it_says() {
+    let up = Up::start(&[]);
+    let guide = std::fs::read_to_string(repository_root().join("docs/guides/arrays.md")).unwrap();
+    let (lines, yaml) = script(&guide);
+    assert!(lines.len() >= 9, "{lines:?}");
+    std::fs::write(up.work().join("array.yaml"), yaml).unwrap();
+    let (mut run, mut printed) = (String::new(), Vec::new());
+    for line in lines {
+        let words = shell_words(&line.replace("RUN", &run));
+        let out = up.done(&words[1..].iter().map(String::as_str).collect::<Vec<_>>());
+        if line.contains(" -q ") {
+            run = out.trim().to_owned();
+            printed.push(run.clone());
+        } else if line.ends_with("--dry-run") {
+            assert!(out.contains("# an array of 6 jobs, at most 2 at a time"), "{out}");
+        } else if line.contains("ps -a") {
+            assert!(out.contains("digits-0") && out.matches("succeeded").count() == 6, "{out}");
+        } else if line.contains("run list") {
+            assert_eq!(out.lines().count(), 1 + 6, "{out}");
+        }
+    }
+    assert_eq!((printed.len(), &printed[0]), (3, &printed[1]), "the same key gives the same array");
+    let logs = up.done(&["run", "logs", &printed[0]]);
+    assert_eq!(logs.trim(), "part 0 of 6");
+}
+
 /// Splits as a shell does where only blanks and single quotes matter.
 pub fn shell_words(line: &str) -> Vec<String> {
     let mut words = Vec::new();

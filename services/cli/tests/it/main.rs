@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, unreachable_pub, missing_docs)]
 
 mod archive;
+mod array;
 mod bucket;
 mod capture;
 mod ci;

@@ -27,8 +27,11 @@ pub struct State {
     pub uploads: u32,
     pub submitted: Vec<v1::SubmitJobRequest>,
     pub pipelines: Vec<v1::SubmitPipelineRequest>,
+    pub arrays: Vec<v1::SubmitArrayRequest>,
+    /// Jobs that were asked for by their array.
+    pub listed: Vec<v1::ListJobsRequest>,
     pub tokens: Vec<String>,
-    /// Answers of SubmitJob and SubmitPipeline that are lost before they reach the client.
+    /// Answers of SubmitJob, SubmitPipeline and SubmitArray that are lost before they reach the client.
     pub lost_answers: u32,
     pub runs: BTreeMap<String, Run>,
     pub refuse_jobs: Option<Status>,
@@ -234,6 +237,25 @@ impl job_service_server::JobService for Services {
         Ok(Response::new(v1::SubmitPipelineResponse { jobs, sequence: 7 }))
     }
 
+    async fn submit_array(&self, request: Request<v1::SubmitArrayRequest>) -> Answer<v1::SubmitArrayResponse> {
+        let mut state = self.state();
+        let request = request.into_inner();
+        let run_id = |index: u32| Digest::of(format!("{}/{index}", request.request_id).as_bytes()).to_string()[..32].to_owned();
+        let jobs: Vec<_> = (0..3).map(|index| v1::SubmittedArrayJob { index, run_id: run_id(index), sequence: 7 }).collect();
+        let answer = v1::SubmitArrayResponse { array_id: run_id(0), jobs, sequence: 7, remark: "it could start now".to_owned() };
+        state.arrays.push(request);
+        if state.lost_answers > 0 {
+            state.lost_answers -= 1;
+            return Err(Status::unavailable("the connection broke"));
+        }
+        Ok(Response::new(answer))
+    }
+
+    async fn cancel_array(&self, request: Request<v1::JobRequest>) -> Answer<v1::CancelArrayResponse> {
+        let array_id = request.into_inner().run_id;
+        Ok(Response::new(v1::CancelArrayResponse { array_id, asked: 3, answered: 2, sequence: 9 }))
+    }
+
     async fn get_job(&self, request: Request<v1::GetJobRequest>) -> Answer<v1::GetJobResponse> {
         let run_id = request.into_inner().run_id;
         let spec = self.state().submitted.first().and_then(|request| request.spec.clone());
@@ -252,7 +274,11 @@ impl job_service_server::JobService for Services {
             ..v1::Job::default()
         };
         let mut jobs = vec![job(&"a".repeat(32), "launched", ""), job(&"b".repeat(32), "pending", "slots: 2 of 2 in use")];
-        if request.into_inner().states.contains(&"ended".to_owned()) {
+        let request = request.into_inner();
+        if !request.array.is_empty() {
+            self.state().listed.push(request.clone());
+        }
+        if request.states.contains(&"ended".to_owned()) {
             jobs.push(v1::Job { outcome: Outcome::Failed.into(), cause: "user_code".to_owned(), ..job(&"c".repeat(32), "ended", "") });
         }
         Ok(Response::new(v1::ListJobsResponse { jobs, ..v1::ListJobsResponse::default() }))

@@ -58,6 +58,7 @@ fn task(job: &Job, attempt: &Attempt, member: &Member) -> Task {
         checkpoint: attempt.checkpoint.as_ref().map(|known| (known.attempt, known.step, known.manifest)),
         seed: spec.seed,
         objective: spec.objectives.first().cloned(),
+        array: spec.array,
         traceparent: job.chain.trace.as_ref().map(|trace| trace.as_str().to_owned()),
     }
 }

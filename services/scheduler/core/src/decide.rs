@@ -8,6 +8,7 @@
 
 mod after;
 mod alarms;
+pub(crate) mod array;
 mod board;
 mod fit;
 mod forecast;

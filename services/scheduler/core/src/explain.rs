@@ -1,6 +1,6 @@
 //! Why a job waits, told afresh: the recorded reason says only its kind for certain; the numbers are of this moment.
 
-use crate::decide::{Board, Forecast, Lack, Shape, Shares, When, closed_and_free, forecast, lack, too_few_open};
+use crate::decide::{Board, Forecast, Lack, Shape, Shares, When, array, closed_and_free, forecast, lack, too_few_open};
 use crate::state::{Job, Node, Stage, State};
 use footplate_events::facts::{JobSpec, WaitReason};
 use footplate_types::{NodeName, RunId, Timestamp};
@@ -96,6 +96,9 @@ fn fresh(state: &State, job: &Job, recorded: Option<&WaitReason>) -> Option<Wait
     if state.is_shut(&job.spec.queue) {
         return Some(WaitReason::QueueHeld);
     }
+    if let Some(behind) = state.stands_behind(job) {
+        return Some(WaitReason::Array { detail: array::stands(job, behind) });
+    }
     let mut board = Board::of(state);
     if let Some(detail) = Shares::new(state, &board).lacks(&job.spec, false) {
         return Some(WaitReason::Quota { detail });
@@ -103,7 +106,7 @@ fn fresh(state: &State, job: &Job, recorded: Option<&WaitReason>) -> Option<Wait
     match recorded {
         // A quota that lacks nothing is kept for what has waited longer, which a look alone can tell.
         None | Some(WaitReason::Backoff | WaitReason::Preempting | WaitReason::Quota { .. }) => recorded.cloned(),
-        Some(WaitReason::Held | WaitReason::QueueHeld | WaitReason::Dependencies { .. }) => None,
+        Some(WaitReason::Held | WaitReason::QueueHeld | WaitReason::Dependencies { .. } | WaitReason::Array { .. }) => None,
         Some(WaitReason::Resources { .. } | WaitReason::NoSuchNode { .. }) => Some(told(state, &mut board, Shape::of(job))),
     }
 }
@@ -155,6 +158,7 @@ fn change(state: &State, job: &Job, reason: &WaitReason) -> String {
         WaitReason::NoSuchNode { .. } => "a node that can take it has to join, or the job has to ask for less".to_owned(),
         WaitReason::Backoff => "its back-off after a failed attempt has to be over; it is then tried again by itself".to_owned(),
         WaitReason::Preempting => "preempted work has to leave; it starts right after".to_owned(),
+        WaitReason::Array { .. } => "others of its array have to end: it was submitted with this limit (array.at_once)".to_owned(),
         WaitReason::Dependencies { .. } => "the runs that it waits for have to end".to_owned(),
     }
 }

@@ -1,6 +1,7 @@
 //! What the ledger says of queues, jobs, attempts, nodes and claims: a fold, rebuilt by replay alone.
 
 mod after;
+mod array;
 mod attempt;
 mod fingerprint;
 mod fold;
@@ -12,11 +13,12 @@ mod queue;
 mod tree;
 
 pub(crate) use after::Standing;
+pub(crate) use array::{ArrayKey, Behind};
 pub(crate) use attempt::Verdict;
 pub use attempt::{Attempt, Checkpoint, Ending, How, Launch, Member, MemberStage, Stop};
 #[cfg(test)]
 pub(crate) use index::Limit;
-pub(crate) use index::{Group, GroupKey, Limits, Stoppable, Turn, Waiting};
+pub(crate) use index::{Group, GroupKey, Index, Limits, Stoppable, Turn, Waiting};
 pub(crate) use job::Wait;
 pub use job::{Answer, Ask, Budget, Chain, EndedJob, Job, PastAttempt, Request, Stage};
 pub use node::{Claim, ClaimKey, Claimed, Mark, Node};
@@ -27,7 +29,7 @@ pub(crate) use tree::{lack as quota_lack, told};
 use footplate_es::Cause;
 use footplate_events::facts::JobSpec;
 use footplate_types::{EventId, NodeName, ProjectName, QueueName, RunId, Timestamp};
-use index::{Filing, Index};
+use index::Filing;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! `JobService`: submissions, requests, reads.
 
+mod array;
 mod asks;
 mod decisions;
 mod history;
@@ -7,14 +8,15 @@ mod pipeline;
 mod read;
 mod show;
 mod submit;
+mod together;
 
 use crate::shell::Shell;
 use footplate_api::server::named_project;
 use footplate_api::server::principal;
 use footplate_api::v1::{
-    ExplainJobResponse, GetJobRequest, GetJobResponse, JobRequest, JobRequestResponse, ListJobsRequest, ListJobsResponse,
-    ReprioritizeJobRequest, SubmitJobRequest, SubmitJobResponse, SubmitPipelineRequest, SubmitPipelineResponse, WatchDecisionsRequest,
-    job_service_server::JobService,
+    CancelArrayResponse, ExplainJobResponse, GetJobRequest, GetJobResponse, JobRequest, JobRequestResponse, ListJobsRequest,
+    ListJobsResponse, ReprioritizeJobRequest, SubmitArrayRequest, SubmitArrayResponse, SubmitJobRequest, SubmitJobResponse,
+    SubmitPipelineRequest, SubmitPipelineResponse, WatchDecisionsRequest, job_service_server::JobService,
 };
 use footplate_api::{Refusal, reason};
 use footplate_events::facts::{JobCancelRequested, JobHoldRequested, JobReleaseRequested, JobReprioritizeRequested};
@@ -77,7 +79,12 @@ impl JobService for Jobs {
 
     async fn submit_pipeline(&self, request: Request<SubmitPipelineRequest>) -> Result<Response<SubmitPipelineResponse>, Status> {
         let actor = principal(&request)?;
-        Ok(Response::new(self.submit_together(request.into_inner(), actor).await?))
+        Ok(Response::new(self.pipeline(request.into_inner(), actor).await?))
+    }
+
+    async fn submit_array(&self, request: Request<SubmitArrayRequest>) -> Result<Response<SubmitArrayResponse>, Status> {
+        let actor = principal(&request)?;
+        Ok(Response::new(self.array(request.into_inner(), actor).await?))
     }
 
     async fn get_job(&self, request: Request<GetJobRequest>) -> Result<Response<GetJobResponse>, Status> {
@@ -90,6 +97,10 @@ impl JobService for Jobs {
 
     async fn cancel_job(&self, request: Request<JobRequest>) -> Result<Response<JobRequestResponse>, Status> {
         self.ask(request, |request, reason| JobCancelRequested { request, reason }.into()).await
+    }
+
+    async fn cancel_array(&self, request: Request<JobRequest>) -> Result<Response<CancelArrayResponse>, Status> {
+        self.ask_array(request, |request, reason| JobCancelRequested { request, reason }.into()).await
     }
 
     async fn hold_job(&self, request: Request<JobRequest>) -> Result<Response<JobRequestResponse>, Status> {

@@ -348,6 +348,7 @@ impl World<'_> {
             Some(WaitReason::QueueHeld) => "its queue starts nothing".to_owned(),
             Some(WaitReason::Held) => "it is held".to_owned(),
             Some(WaitReason::Dependencies { detail }) => format!("after others: {detail}"),
+            Some(WaitReason::Array { detail }) => format!("after others of its array: {detail}"),
             Some(WaitReason::Backoff | WaitReason::Preempting) | None => "it had not started when everything else was over".to_owned(),
         }
     }

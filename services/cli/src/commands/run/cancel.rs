@@ -2,10 +2,10 @@
 
 use crate::{
     call,
-    context::{Context, find_run_id},
+    context::{Context, bare_id, find_run_id},
     output::{Exit, Failure, tell},
 };
-use footplate_api::v1;
+use footplate_api::{Client, json, v1};
 use std::time::Duration;
 
 /// How long the leader may take to answer.
@@ -14,15 +14,19 @@ const ANSWER: Duration = Duration::from_secs(30);
 const EXAMPLES: &str = "\
 Examples:
   footplate run cancel 0190f3a2
-  footplate run cancel 0190f3a2 --reason 'diverged' && footplate run wait 0190f3a2";
+  footplate run cancel 0190f3a2 --reason 'diverged' && footplate run wait 0190f3a2
+  footplate run cancel --array 0190f3a2";
 
 /// Cancel runs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Ids of runs, or unique prefixes of them
-    #[arg(required = true, value_name = "RUN")]
+    #[arg(required_unless_present = "array", value_name = "RUN")]
     pub runs: Vec<String>,
+    /// Every run of this array that has not ended: its id, or that of any run of it
+    #[arg(long, value_name = "RUN", conflicts_with = "runs")]
+    pub array: Option<String>,
     /// Why, for the record
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub reason: String,
@@ -34,6 +38,9 @@ pub struct Args {
 /// No such run, a refusal (it has ended), or no answer.
 pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
     let client = ctx.client()?;
+    if let Some(array) = &args.array {
+        return cancel_array(&ctx, &client, array, &args.reason).await;
+    }
     for named in &args.runs {
         let run_id = find_run_id(&client, named).await?;
         let message = v1::JobRequest {
@@ -51,6 +58,31 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
             &format!("{run_id} is being cancelled\n"),
         )?;
     }
+    Ok(Exit::Done)
+}
+
+async fn cancel_array(ctx: &Context, client: &Client, named: &str, reason: &str) -> anyhow::Result<Exit> {
+    let message = v1::JobRequest {
+        project: client.project().to_owned(),
+        run_id: bare_id(named)?,
+        reason: reason.to_owned(),
+        request_id: footplate_clock::request_id().to_string(),
+        wait: true,
+    };
+    let answer = call!(client, within ANSWER, jobs.cancel_array(message))?;
+    if answer.answered < answer.asked {
+        tell(format!(
+            "{}: {} of {} cancellations are recorded and will be answered when the scheduler leads again",
+            answer.array_id,
+            answer.asked - answer.answered,
+            answer.asked
+        ));
+    }
+    ctx.output.one(
+        &answer.array_id,
+        &json::to_value(&answer),
+        &format!("{}: {} runs are being cancelled\n", answer.array_id, answer.asked),
+    )?;
     Ok(Exit::Done)
 }
 

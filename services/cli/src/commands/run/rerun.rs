@@ -97,6 +97,8 @@ async fn changed(client: &Client, original: types::JobSpec, sets: &[String]) -> 
         return Err(Failure::new(Exit::Failed, "the recorded job file is no document").into());
     };
     document.shift_remove("after");
+    // It stays the one of its array that it was.
+    document.shift_remove("array");
     let job = jobfile::resolve(document, sets)?;
     let launch = original.launch.ok_or_else(|| Failure::new(Exit::Failed, "the job names no launch document"))?;
     let launch: LaunchDocument = serde_json::from_slice(&get(client, &launch).await?)?;
@@ -104,5 +106,5 @@ async fn changed(client: &Client, original: types::JobSpec, sets: &[String]) -> 
     let baseline = original.why.map(|why| why.baseline).unwrap_or_default();
     let after = super::super::submit::after(client, &job).await?;
     let refs = Refs { source: original.source, baseline, after, ..super::super::submit::store(client, &documents).await? };
-    Ok(job_spec(&documents.file, refs))
+    Ok(types::JobSpec { array: original.array, ..job_spec(&documents.file, refs) })
 }

@@ -1,6 +1,7 @@
 //! `run wait`: until runs are sealed; the exit code says how they ended.
 
 use crate::{
+    arrays::jobs_of,
     context::{Context, find_run_id},
     output::Exit,
     view,
@@ -13,6 +14,7 @@ const EXAMPLES: &str = "\
 Examples:
   footplate run wait 0190f3a2
   footplate run wait --timeout 2h $(footplate submit -q job.yaml)
+  footplate run wait --array $(footplate submit -q --array 0-99 job.yaml)
 
 Exit codes: 0 every run succeeded, 7 one failed, 8 none failed and one was cancelled, 6 the time-out came first, 5 the platform went away:
 the runs go on, and may be waited for again.";
@@ -22,8 +24,11 @@ the runs go on, and may be waited for again.";
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Ids of runs, or unique prefixes of them
-    #[arg(required = true, value_name = "RUN")]
+    #[arg(required_unless_present = "array", value_name = "RUN")]
     pub runs: Vec<String>,
+    /// Every run of this array: its id, or that of any run of it
+    #[arg(long, value_name = "RUN", conflicts_with = "runs")]
+    pub array: Option<String>,
     /// Give up after this long, such as 90s or 2h
     #[arg(long, value_name = "DURATION", value_parser = Millis::parse)]
     pub timeout: Option<Millis>,
@@ -40,22 +45,20 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
     let client = ctx.client()?;
     let began = std::time::Instant::now();
     let mut worst = Exit::Done;
+    let mut runs = Vec::with_capacity(args.runs.len());
+    if let Some(array) = &args.array {
+        runs.extend(jobs_of(&client, array).await?.into_iter().map(|job| job.run_id));
+    }
     for named in &args.runs {
-        let run_id = find_run_id(&client, named).await?;
+        runs.push(find_run_id(&client, named).await?);
+    }
+    for run_id in runs {
         let timeout = args.timeout.map(|timeout| timeout.duration().saturating_sub(began.elapsed()));
         let ended = wait(&ctx, &client, &run_id, Wait { ended_is_enough: args.ended, timeout }).await?;
         let reason = view::reason(&ended);
         let told = if reason.is_empty() { String::new() } else { format!(": {reason}") };
         ctx.output.one(&run_id, &json::to_value(&ended), &format!("{run_id} {}{told}\n", view::standing_with_seal(&ended)))?;
-        worst = worse(worst, view::exit_of(&ended));
+        worst = view::worse(worst, view::exit_of(&ended));
     }
     Ok(worst)
-}
-
-/// Of two ends the worse one: that a run failed says more than that one was cancelled, whichever came first.
-fn worse(one: Exit, other: Exit) -> Exit {
-    match (one, other) {
-        (Exit::Done, other) | (Exit::Cancelled, other @ (Exit::WorkFailed | Exit::Failed)) => other,
-        (one, _) => one,
-    }
 }

@@ -43,6 +43,7 @@ pub(crate) fn task(run: u8, epoch: u64, slots: &[u32], order: Order) -> Task {
         checkpoint: None,
         seed: None,
         objective: None,
+        array: None,
         traceparent: None,
     }
 }

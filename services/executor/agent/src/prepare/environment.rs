@@ -103,6 +103,9 @@ pub fn base_environment(task: &Task, launch: &LaunchDocument, machine: &Machine)
     set_some("FOOTPLATE_ADDR", machine.addr.clone());
     set_some("FOOTPLATE_SEED", task.seed.map(|seed| seed.to_string()));
     set_some("FOOTPLATE_OBJECTIVE", task.objective.as_ref().map(ToString::to_string));
+    set_some("FOOTPLATE_ARRAY_ID", task.array.map(|array| array.id.to_string()));
+    set_some("FOOTPLATE_ARRAY_INDEX", task.array.map(|array| array.index.to_string()));
+    set_some("FOOTPLATE_ARRAY_COUNT", task.array.map(|array| array.count.to_string()));
     set_some("TRACEPARENT", task.traceparent.clone());
     if let Some(source) = &task.source {
         set_some("FOOTPLATE_TREE", Some(source.tree.to_string()));
@@ -161,7 +164,7 @@ fn torchrun(env: &mut BTreeMap<String, String>, task: &Task, member_dir: &Path, 
 mod tests {
     use super::*;
     use footplate_events::{
-        facts::{DocumentRef, StopPolicy},
+        facts::{ArrayMember, DocumentRef, StopPolicy},
         messages::{Order, RunCommand},
     };
     use footplate_types::{AttemptNumber, Digest, DisplayName, Epoch, GpuUuid, MemberIndex, MetricName, ProjectName, Rank, RunId};
@@ -191,6 +194,7 @@ mod tests {
             checkpoint: None,
             seed: Some(17),
             objective: Some(MetricName::parse("val/loss").unwrap()),
+            array: None,
             traceparent: None,
         }
     }
@@ -274,6 +278,16 @@ mod tests {
             ],
         );
         assert!(!env.contains_key("RANK") && !env.contains_key("WORLD_SIZE"));
+    }
+
+    #[test]
+    fn one_of_an_array_finds_which_it_is_and_another_job_finds_nothing() {
+        let array = ArrayMember { id: RunId::from_bytes([0x17; 16]), index: 7, count: 100, at_once: 3 };
+        let env = environment(&Task { array: Some(array), ..task(Launcher::Direct) }, &[], &[]);
+        let id = "17".repeat(16);
+        has(&env, &[("FOOTPLATE_ARRAY_ID", id.as_str()), ("FOOTPLATE_ARRAY_INDEX", "7"), ("FOOTPLATE_ARRAY_COUNT", "100")]);
+        let env = environment(&task(Launcher::Direct), &[], &[]);
+        assert!(env.keys().all(|name| !name.starts_with("FOOTPLATE_ARRAY")));
     }
 
     #[test]

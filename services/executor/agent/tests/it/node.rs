@@ -156,6 +156,7 @@ impl Node {
             checkpoint: None,
             seed: None,
             objective: None,
+            array: None,
             traceparent: None,
         }
     }

@@ -5,10 +5,10 @@
 
 use super::board::{Board, Shape, When};
 use super::shares::Shares;
-use crate::state::{Claim, Job, Stage, State};
+use crate::state::{ArrayKey, Claim, Job, Stage, State, Turn};
 use footplate_types::{Digest, Millis, RunId, Timestamp};
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 /// When a waiting job is expected to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +32,20 @@ enum Holder<'a> {
     Runs(&'a Job),
     /// It was placed by the forecast: which of its placements.
     Placed(usize),
+}
+
+/// Which job of each array has got in line last, of those that stood behind.
+#[derive(Default)]
+struct Followers(BTreeMap<ArrayKey, Turn>);
+
+impl Followers {
+    /// The job that gets in line when one of an array is over.
+    fn next<'a>(&mut self, state: &'a State, ended: &Job) -> Option<&'a Job> {
+        let key = ArrayKey::of(ended)?;
+        let turn = *state.index().arrays.line(&key)?.next_behind(self.0.get(&key))?;
+        self.0.insert(key, turn);
+        state.jobs().get(&turn.2)
+    }
 }
 
 /// How long an attempt may still take; none when it has no limit. By the broker's times: nobody's monotonic clock is at hand.
@@ -72,6 +86,7 @@ pub(crate) fn forecast(state: &State, run: &RunId, now: Timestamp) -> Forecast {
         }
     }
     let mut placed: Vec<(&Job, Vec<(usize, Claim)>)> = Vec::new();
+    let mut followers = Followers::default();
     let mut at = 0;
     let mut looks = 0;
     for _ in 0..ENDS_MOST {
@@ -111,6 +126,16 @@ pub(crate) fn forecast(state: &State, run: &RunId, now: Timestamp) -> Forecast {
             return Forecast::Unknown("it waits for work that has no limits.max_duration");
         };
         at = at.max(over);
+        let ended = match holders[which] {
+            Holder::Runs(job) => job,
+            Holder::Placed(which) => placed[which].0,
+        };
+        // Of another queue it may come before the job or not: what is promised is the later.
+        let is_before =
+            |other: &&Job| state.jobs().get(run).is_none_or(|job| other.spec.queue != job.spec.queue || other.turn() < job.turn());
+        if let Some(next) = followers.next(state, ended).filter(is_before) {
+            ahead.insert(0, next);
+        }
         match holders[which] {
             Holder::Runs(job) => {
                 let members = job.attempt().into_iter().flat_map(|attempt| &attempt.members).filter(|member| !member.is_released());

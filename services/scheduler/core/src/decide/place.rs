@@ -8,6 +8,7 @@
 //! once, and only those that were told something else before.
 
 use super::alarms::Alarms;
+use super::array;
 use super::board::{Board, Seat, Shape, When};
 use super::ground::Ground;
 use super::hold::Holds;
@@ -77,6 +78,7 @@ pub(super) fn place<'a>(pass: &mut Pass<'a>, board: Board<'a>) -> Ground {
     let index = state.index();
     let mut round = Round::new(pass, board);
     round.tell_shut(pass);
+    round.tell_behind(pass);
     let job = |turn: &crate::state::Turn| state.jobs().get(&turn.2);
     let mut first: Vec<&Job> = index.first.iter().filter_map(job).collect();
     first.sort_by_key(|job| (std::cmp::Reverse(job.priority), &job.spec.queue, job.submitted.sequence));
@@ -87,8 +89,9 @@ pub(super) fn place<'a>(pass: &mut Pass<'a>, board: Board<'a>) -> Ground {
         round.consider_alone(pass, job);
     }
     let mut apart = Vec::new();
+    let mut beside = array::Beside::default();
     for job in index.apart.iter().filter_map(job) {
-        match round.kept_back(pass, job) {
+        match round.kept_back(pass, job).or_else(|| beside.kept_back(index, job)) {
             Some(wait) => round.tell(pass, job, wait),
             None => apart.push(job),
         }
@@ -206,7 +209,7 @@ impl<'a> Round<'a> {
     }
 
     /// Tells a job why it waits, unless it was told so last.
-    fn tell(&self, pass: &mut Pass<'a>, job: &Job, wait: WaitReason) {
+    pub(super) fn tell(&self, pass: &mut Pass<'a>, job: &Job, wait: WaitReason) {
         let Stage::Pending { reason, .. } = &job.stage else { return };
         let changed = reason.as_ref().is_none_or(|known| Wait::of(known) != Wait::of(&wait));
         if changed && !pass.is_full() && !pass.is_touched(&job.run) {

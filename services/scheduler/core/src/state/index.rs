@@ -1,6 +1,7 @@
 //! What the decisions look up of the jobs, kept beside them: who waits where, who may be due, who could be stopped. All of it follows from the jobs alone
 //! and is brought up to date with every event, so that a look costs what there is to decide and not what there is.
 
+use super::array::{ArrayKey, Arrays, Ready};
 use super::{Holding, Job, Stage, Stamp, Wait};
 use footplate_events::facts::JobSpec;
 use footplate_types::{Digest, Millis, QueueName, RunId};
@@ -132,6 +133,8 @@ pub(crate) struct Index {
     pub(crate) stoppable: BTreeMap<QueueName, BTreeSet<Stoppable>>,
     /// How many jobs are pending, by queue.
     pub(crate) pending: BTreeMap<QueueName, u64>,
+    /// Arrays of which only so many jobs are placed at a time.
+    pub(crate) arrays: Arrays,
 }
 
 /// Where a job stands in the index.
@@ -148,6 +151,9 @@ pub(super) struct Filing {
     released: bool,
     timed: Option<Limit>,
     stoppable: Option<Stoppable>,
+    /// Its array, when that has a limit.
+    array: Option<ArrayKey>,
+    placed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,8 +170,13 @@ impl Filing {
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let of =
             |filing: &Self| (filing.class, filing.turn, filing.since, filing.pending, filing.expiring, filing.stirring, filing.released);
-        let of_attempt = |filing: &Self| (filing.timed, filing.stoppable);
+        let of_attempt = |filing: &Self| (filing.timed, filing.stoppable, filing.placed);
         Arc::ptr_eq(&self.spec, &other.spec) && of(self) == of(other) && of_attempt(self) == of_attempt(other)
+    }
+
+    /// Whether it is one of those of which its array may have only so many: placed, or others are being stopped for it.
+    fn takes_a_place(&self) -> bool {
+        self.placed || self.pending == Some(Sort::First)
     }
 
     pub(super) fn of(job: &Job) -> Self {
@@ -180,6 +191,8 @@ impl Filing {
             released: false,
             timed: None,
             stoppable: None,
+            array: ArrayKey::of(job),
+            placed: false,
         };
         match &job.stage {
             // It waits for others out of line: nothing here is asked of it.
@@ -194,11 +207,13 @@ impl Filing {
                     told => Sort::Group(told),
                 });
                 let limit = job.spec.limits.max_pending;
-                if limit.0 > 0 && job.last_attempt.0 == 0 {
+                // What waits for others of its array is not in line.
+                if limit.0 > 0 && job.last_attempt.0 == 0 && told != Some(Wait::Array) {
                     filing.expiring = Some(Limit { since: *since, limit });
                 }
             }
             Stage::Active(attempt) => {
+                filing.placed = true;
                 filing.released = attempt.is_released();
                 let goes_on = !filing.released && attempt.stop.is_none();
                 let launches = attempt.launched.is_none() && attempt.is_ready() && attempt.rendezvous.is_some();
@@ -225,17 +240,20 @@ impl Index {
         if let Some(sort) = filing.pending {
             *self.pending.entry(spec.queue.clone()).or_default() += 1;
             match sort {
-                Sort::Group(told) => {
-                    let groups = self.waiting.entry(spec.queue.clone()).or_default();
-                    let nodes = spec.resources.nodes as usize;
-                    let new = || Group { asked: Holding::asked(spec), nodes, jobs: BTreeMap::new(), first: None };
-                    let group = groups.entry(GroupKey { class: *class, preemptible: spec.preemptible }).or_insert_with(new);
-                    group.add(told, *turn, Waiting { since: filing.since, stay: spec.stay() });
-                }
+                Sort::Group(told) => match &filing.array {
+                    None => self.file_group(spec, *class, told, *turn, filing.since),
+                    Some(array) => {
+                        let ready = Ready { spec: spec.clone(), class: *class, told, since: filing.since };
+                        self.line_up(array, *turn, ready);
+                    }
+                },
                 Sort::First => _ = self.first.insert(*turn),
                 Sort::Apart => _ = self.apart.insert(*turn),
                 Sort::Parked => {}
             }
+        }
+        if let Some(array) = filing.array.as_ref().filter(|_| filing.takes_a_place()) {
+            self.count_placed(array, true);
         }
         if filing.stirring {
             self.stirring.insert(turn.2);
@@ -264,11 +282,17 @@ impl Index {
                 }
             }
             match sort {
-                Sort::Group(told) => self.unfile_group(spec, *class, told, turn),
+                Sort::Group(told) => match &filing.array {
+                    None => self.unfile_group(spec, *class, told, turn),
+                    Some(array) => self.fall_out(array, turn),
+                },
                 Sort::First => _ = self.first.remove(turn),
                 Sort::Apart => _ = self.apart.remove(turn),
                 Sort::Parked => {}
             }
+        }
+        if let Some(array) = filing.array.as_ref().filter(|_| filing.takes_a_place()) {
+            self.count_placed(array, false);
         }
         if filing.stirring {
             self.stirring.remove(&turn.2);
@@ -290,7 +314,15 @@ impl Index {
         }
     }
 
-    fn unfile_group(&mut self, spec: &JobSpec, class: Digest, told: Option<Wait>, turn: &Turn) {
+    pub(super) fn file_group(&mut self, spec: &JobSpec, class: Digest, told: Option<Wait>, turn: Turn, since: Stamp) {
+        let groups = self.waiting.entry(spec.queue.clone()).or_default();
+        let nodes = spec.resources.nodes as usize;
+        let new = || Group { asked: Holding::asked(spec), nodes, jobs: BTreeMap::new(), first: None };
+        let group = groups.entry(GroupKey { class, preemptible: spec.preemptible }).or_insert_with(new);
+        group.add(told, turn, Waiting { since, stay: spec.stay() });
+    }
+
+    pub(super) fn unfile_group(&mut self, spec: &JobSpec, class: Digest, told: Option<Wait>, turn: &Turn) {
         let Some(groups) = self.waiting.get_mut(&spec.queue) else { return };
         let key = GroupKey { class, preemptible: spec.preemptible };
         let Some(group) = groups.get_mut(&key) else { return };

@@ -3,7 +3,7 @@
 use super::{Attempt, Checkpoint, Holding, Stamp};
 use crate::plan::{Applicant, Order};
 use footplate_es::Cause as EventCause;
-use footplate_events::facts::{Cause, JobEnded, JobSpec, QueueConfigured, RetryPolicy, RootCause, WaitReason};
+use footplate_events::facts::{ArrayMember, Cause, JobEnded, JobSpec, QueueConfigured, RetryPolicy, RootCause, WaitReason};
 use footplate_events::{Actor, Trace};
 use footplate_types::{AttemptNumber, Digest, DisplayName, EventId, Millis, NodeName, ProjectName, QueueName, RequestId, RunId};
 use serde::{Deserialize, Serialize};
@@ -121,6 +121,7 @@ pub(crate) enum Wait {
     Backoff,
     Preempting,
     Dependencies,
+    Array,
 }
 
 impl Wait {
@@ -134,6 +135,7 @@ impl Wait {
             WaitReason::Backoff => Self::Backoff,
             WaitReason::Preempting => Self::Preempting,
             WaitReason::Dependencies { .. } => Self::Dependencies,
+            WaitReason::Array { .. } => Self::Array,
         }
     }
 }
@@ -302,6 +304,8 @@ pub struct EndedJob {
     pub gpus: u32,
     /// Slots it asked of each.
     pub slots: u32,
+    /// Which one of an array it was.
+    pub array: Option<ArrayMember>,
     /// Digest of the submission's body.
     pub body: Digest,
     /// What its events carry on.

@@ -119,6 +119,12 @@ impl Checker {
         assert!(!self.ended.contains_key(&run), "an ended job is placed");
         let waits = spec.after.iter().find(|after| self.condition(run, after) != Some(true));
         assert!(waits.is_none(), "{run} is placed before its turn: {waits:?}");
+        if let Some(array) = spec.array.filter(|array| array.at_once > 0) {
+            let is_same = |other: ArrayMember| (other.id, other.at_once) == (array.id, array.at_once);
+            let of_array = |other: &RunId| self.specs[other].array.is_some_and(is_same) && self.projects[other] == self.projects[&run];
+            let alive = self.living.iter().filter(|((run, _), members)| !members.is_empty() && of_array(run)).count();
+            assert!(alive < array.at_once as usize, "{} of array {} are placed at a time, and {run} is one more", alive, array.id);
+        }
         let alive = self.living.iter().any(|((known, _), members)| *known == run && !members.is_empty());
         assert!(!alive, "attempt {} of {run} placed while members of an earlier one live", fact.attempt);
         let last = self.last.insert(run, fact.attempt.0).unwrap_or(0);

@@ -63,7 +63,7 @@ fn plain(dice: &mut Dice) -> JobSpec {
 
 /// One thing of it taken to its edge.
 fn twist(dice: &mut Dice, spec: &mut JobSpec) {
-    match dice.below(29) {
+    match dice.below(30) {
         0 => spec.resources.nodes = dice.small(),
         1 => spec.resources.per_node.gpus = dice.small(),
         2 => spec.resources.per_node.slots = dice.small(),
@@ -108,6 +108,10 @@ fn twist(dice: &mut Dice, spec: &mut JobSpec) {
             spec.placement.labels = (0..count).map(|n| (format!("{}{n}", dice.text()), dice.text())).collect();
         }
         25 => spec.placement.same_rack = true,
+        28 => {
+            let id = RunId::from_bytes([dice.of(&[7, 8]); 16]);
+            spec.array = Some(ArrayMember { id, index: dice.small(), count: dice.small(), at_once: dice.small() });
+        }
         26 => {
             let runs = [RunId::from_bytes([7; 16]), RunId::from_bytes([0; 16])];
             spec.after =

@@ -4,6 +4,7 @@
 mod admission;
 mod after;
 mod after_graphs;
+mod arrays;
 mod capacity;
 mod cases;
 mod checker;

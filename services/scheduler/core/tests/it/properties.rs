@@ -30,6 +30,8 @@ enum Step {
         /// Of an attempt, in seconds; 0 = none.
         limit: u64,
         after: Option<(u8, u8)>,
+        /// Which array, of which so many are placed at a time.
+        array: Option<u8>,
     },
     Look,
     /// The leader decides now, others append first.
@@ -69,9 +71,10 @@ fn simple() -> impl Strategy<Value = Step> {
         4 => (
             (1..4u32, 1..3u32, any::<bool>()), 0..3i32, any::<bool>(), 0..3u8,
             any::<bool>(), prop_oneof![Just(0), 1..2_000u64], proptest::option::weighted(0.3, (any::<u8>(), 0..3u8)),
+            proptest::option::weighted(0.5, 0..3u8),
         )
-            .prop_map(|((nodes, units, gpus), priority, preemptible, queue, same_rack, limit, after)| {
-                Step::Submit { nodes, units, gpus, priority, preemptible, queue, same_rack, limit, after }
+            .prop_map(|((nodes, units, gpus), priority, preemptible, queue, same_rack, limit, after, array)| {
+                Step::Submit { nodes, units, gpus, priority, preemptible, queue, same_rack, limit, after, array }
             }),
         8 => any::<u8>().prop_map(Step::Ready),
         5 => (any::<u8>(), prop_oneof![Just(0), Just(0), Just(1), Just(75)]).prop_map(|(member, code)| Step::Exit { member, code }),
@@ -141,7 +144,7 @@ fn obey(world: &mut World, run: RunId, member: u32) {
 
 fn apply(world: &mut World, step: &Step) {
     match step {
-        Step::Submit { nodes, units, gpus, priority, preemptible, queue, same_rack, limit, after } => {
+        Step::Submit { nodes, units, gpus, priority, preemptible, queue, same_rack, limit, after, array } => {
             let known = runs(world);
             if known.len() > 30 {
                 return;
@@ -154,7 +157,11 @@ fn apply(world: &mut World, step: &Step) {
             let limits = Limits { max_duration: Millis::from_secs(*limit), min_run: Millis(limit * 100), ..Limits::default() };
             let placement = PlacementAsk { same_rack: *same_rack, ..PlacementAsk::default() };
             let queue = queue_name(name);
-            world.submit(JobSpec { priority: *priority, preemptible: *preemptible, queue, retry, limits, placement, after, ..base });
+            let index = known.len() as u32;
+            // One of them has no limit.
+            let array = array.map(|n| ArrayMember { id: RunId::from_bytes([0xa0 + n; 16]), index, count: 30, at_once: n.into() });
+            let (priority, preemptible) = (*priority, *preemptible);
+            world.submit(JobSpec { priority, preemptible, queue, retry, limits, placement, after, array, ..base });
         }
         Step::Look => {
             let ruling = world.ruling();
@@ -304,7 +311,12 @@ proptest! {
             prop_assert!(job.requests.is_empty(), "{run} has requests without an answer");
             let waits = job.spec.after.iter().any(|after| world.state.jobs().contains_key(&after.run));
             prop_assert_eq!(waits, world.state.waits_for_others(run));
-            let hopeless = job.held || waits || matches!(world.reason(*run), Some(WaitReason::NoSuchNode { .. }));
+            let never = |run: &RunId| matches!(world.reason(*run), Some(WaitReason::NoSuchNode { .. }));
+            // What can never start stands in the line of its array like any other.
+            let of_array = |other: &RunId| job.spec.array.is_some() && world.state.jobs()[other].spec.array.map(|of| of.id) == job.spec.array.map(|of| of.id);
+            let behind = matches!(world.reason(*run), Some(WaitReason::Array { .. }));
+            let is_kept = behind && world.state.jobs().keys().any(|other| of_array(other) && never(other));
+            let hopeless = job.held || waits || never(run) || is_kept;
             prop_assert!(hopeless, "{run} could run: {:?}", world.reason(*run));
         }
         prop_assert!(world.state.nodes().values().all(|node| node.claims.is_empty()));

@@ -1,7 +1,7 @@
-//! Pipelines: jobs that come after each other, submitted together. They stand in the ledger all or none, so a client that dies half-way and asks
-//! again under its key ends with exactly one of each.
+//! Pipelines: jobs that come after each other, submitted together.
 
-use super::submit::{Known, Submission, checked_key, given_id, known};
+use super::submit::{Submission, checked_key, given_id};
+use super::together::{Part, of_part};
 use super::{Jobs, refused};
 use footplate_api::server::named_project;
 use footplate_api::v1::{PipelineJob, SubmitPipelineRequest, SubmitPipelineResponse, SubmittedJob};
@@ -18,18 +18,14 @@ const JOBS_MAX: usize = 256;
 /// The most characters of a job's name in its pipeline.
 const NAME_MAX: usize = 63;
 
-/// One job of a pipeline, before anything is looked up.
-struct Part {
-    name: String,
-    submission: Submission,
+/// Where a job stands in the request.
+fn place(name: &str) -> String {
+    format!("jobs.{name}")
 }
 
 /// The same no, told of one job of a pipeline.
 fn of_job(name: &str, refusal: Refusal) -> Refusal {
-    let field = refusal.field.as_deref().map(|field| format!("jobs.{name}.{field}"));
-    let mut told = Refusal { message: format!("job {name}: {}", refusal.message), ..refusal };
-    told.field = field.or(told.field);
-    told
+    of_part(name, Some(&place(name)), refusal)
 }
 
 fn check_name(name: &str) -> Result<(), Refusal> {
@@ -78,109 +74,82 @@ fn ordered(jobs: &[PipelineJob], places: &BTreeMap<&str, usize>) -> Result<Vec<u
     })
 }
 
-impl Part {
-    /// The jobs of a request, in the order in which they come.
-    fn all(request: &SubmitPipelineRequest) -> Result<Vec<Self>, Refusal> {
-        let project = named_project(&request.project)?;
-        let key = checked_key(&request.request_id)?;
-        let places = places(&request.jobs)?;
-        let order = ordered(&request.jobs, &places)?;
-        let mut runs = BTreeMap::new();
-        let mut taken = BTreeSet::new();
-        for job in &request.jobs {
-            let given = given_id(&job.run_id).map_err(|refusal| of_job(&job.name, refusal))?;
-            let by_key = (!key.is_empty()).then(|| RunId::for_key(&project, "pipeline", &format!("{key}/{}", job.name)));
-            let run = given.or(by_key).unwrap_or_else(footplate_clock::run_id);
-            if !taken.insert(run) {
-                let refusal = Refusal::new(&reason::ID_TAKEN, format!("two jobs have the run id {run}")).field("run_id").value(run);
-                return Err(of_job(&job.name, refusal));
-            }
-            runs.insert(job.name.as_str(), run);
+/// The jobs of a request, in the order in which they come.
+fn parts(request: &SubmitPipelineRequest) -> Result<Vec<Part>, Refusal> {
+    let project = named_project(&request.project)?;
+    let key = checked_key(&request.request_id)?;
+    let places = places(&request.jobs)?;
+    let order = ordered(&request.jobs, &places)?;
+    let mut runs = BTreeMap::new();
+    let mut taken = BTreeSet::new();
+    for job in &request.jobs {
+        let given = given_id(&job.run_id).map_err(|refusal| of_job(&job.name, refusal))?;
+        let by_key = (!key.is_empty()).then(|| RunId::for_key(&project, "pipeline", &format!("{key}/{}", job.name)));
+        let run = given.or(by_key).unwrap_or_else(footplate_clock::run_id);
+        if !taken.insert(run) {
+            let refusal = Refusal::new(&reason::ID_TAKEN, format!("two jobs have the run id {run}")).field("run_id").value(run);
+            return Err(of_job(&job.name, refusal));
         }
-        // Under one key it is the same pipeline or another one: what any of its jobs says is part of every one's body.
-        let whole = SubmitPipelineRequest { jobs: request.jobs.clone(), ..SubmitPipelineRequest::default() }.encode_to_vec();
-        let read = |at: usize| {
-            let job = &request.jobs[at];
-            let part = Self::read(request, job, &project, &key, &runs, &whole);
-            part.map_err(|refusal| of_job(&job.name, refusal))
-        };
-        order.into_iter().map(read).collect()
+        runs.insert(job.name.as_str(), run);
     }
-
-    fn read(
-        request: &SubmitPipelineRequest,
-        job: &PipelineJob,
-        project: &ProjectName,
-        key: &str,
-        runs: &BTreeMap<&str, RunId>,
-        whole: &[u8],
-    ) -> Result<Self, Refusal> {
-        let wire = job.spec.as_ref().ok_or_else(|| Refusal::new(&reason::MISSING_FIELD, "the job asks for nothing").field("spec"))?;
-        let unfit = |invalid: footplate_types::Invalid| refused(invalid.into());
-        let mut spec = job_spec_from_wire(wire).map_err(unfit)?;
-        for after in &job.after {
-            if let Some(run) = runs.get(after.name.as_str()) {
-                spec.after.push(AfterJob { run: *run, when: after_when(after.when).map_err(unfit)? });
-            }
-        }
-        let run = runs.get(job.name.as_str()).copied().unwrap_or_else(footplate_clock::run_id);
-        let submission = Submission {
-            project: project.clone(),
-            run,
-            named: !key.is_empty() || !job.run_id.is_empty(),
-            given: !job.run_id.is_empty(),
-            key: key.to_owned(),
-            spec,
-            body: Digest::of(&[whole, job.name.as_bytes()].concat()),
-            queue_anyway: request.queue_anyway,
-        };
-        Ok(Self { name: job.name.clone(), submission })
-    }
-
-    fn submitted(&self, sequence: u64) -> SubmittedJob {
-        SubmittedJob { name: self.name.clone(), run_id: self.submission.run.to_string(), sequence, remark: String::new() }
-    }
+    // Under one key it is the same pipeline or another one: what any of its jobs says is part of every one's body.
+    let whole = SubmitPipelineRequest { jobs: request.jobs.clone(), ..SubmitPipelineRequest::default() }.encode_to_vec();
+    let read = |at: usize| {
+        let job = &request.jobs[at];
+        part(request, job, &project, &key, &runs, &whole).map_err(|refusal| of_job(&job.name, refusal))
+    };
+    order.into_iter().map(read).collect()
 }
 
-fn answer(jobs: Vec<SubmittedJob>) -> SubmitPipelineResponse {
-    SubmitPipelineResponse { sequence: jobs.iter().map(|job| job.sequence).max().unwrap_or(0), jobs }
-}
-
-/// The answer for a pipeline of which something stands already: the same one, or a conflict. They stand all or none; one of which some do is
-/// another one, whose ids a client chose again.
-fn repeated(parts: &[Part], standing: &[Option<Known>]) -> Result<SubmitPipelineResponse, Refusal> {
-    let mut jobs = Vec::with_capacity(parts.len());
-    for (part, known) in parts.iter().zip(standing) {
-        if let Some(known) = known {
-            let same = part.submission.repeated(known).map_err(|refusal| of_job(&part.name, refusal))?;
-            jobs.push(part.submitted(same.sequence));
+fn part(
+    request: &SubmitPipelineRequest,
+    job: &PipelineJob,
+    project: &ProjectName,
+    key: &str,
+    runs: &BTreeMap<&str, RunId>,
+    whole: &[u8],
+) -> Result<Part, Refusal> {
+    let wire = job.spec.as_ref().ok_or_else(|| Refusal::new(&reason::MISSING_FIELD, "the job asks for nothing").field("spec"))?;
+    let unfit = |invalid: footplate_types::Invalid| refused(invalid.into());
+    let mut spec = job_spec_from_wire(wire).map_err(unfit)?;
+    for after in &job.after {
+        if let Some(run) = runs.get(after.name.as_str()) {
+            spec.after.push(AfterJob { run: *run, when: after_when(after.when).map_err(unfit)? });
         }
     }
-    match parts.iter().zip(standing).find(|(_, known)| known.is_none()) {
-        None => Ok(answer(jobs)),
-        Some((part, _)) => Err(Refusal::internal(format!("job {} of a pipeline does not stand, and others of it do", part.name))),
+    let run = runs.get(job.name.as_str()).copied().unwrap_or_else(footplate_clock::run_id);
+    let submission = Submission {
+        project: project.clone(),
+        run,
+        named: !key.is_empty() || !job.run_id.is_empty(),
+        given: !job.run_id.is_empty(),
+        key: key.to_owned(),
+        spec,
+        body: Digest::of(&[whole, job.name.as_bytes()].concat()),
+        queue_anyway: request.queue_anyway,
+    };
+    Ok(Part { name: job.name.clone(), place: Some(place(&job.name)), submission })
+}
+
+fn answer(parts: &[Part], sequences: Vec<u64>) -> SubmitPipelineResponse {
+    let submitted = |(part, sequence): (&Part, &u64)| SubmittedJob {
+        name: part.name.clone(),
+        run_id: part.submission.run.to_string(),
+        sequence: *sequence,
+        remark: String::new(),
+    };
+    SubmitPipelineResponse {
+        sequence: sequences.iter().copied().max().unwrap_or(0),
+        jobs: parts.iter().zip(&sequences).map(submitted).collect(),
     }
 }
 
 impl Jobs {
-    pub(super) async fn submit_together(
-        &self,
-        request: SubmitPipelineRequest,
-        actor: PrincipalId,
-    ) -> Result<SubmitPipelineResponse, Refusal> {
-        let parts = Part::all(&request)?;
+    pub(super) async fn pipeline(&self, request: SubmitPipelineRequest, actor: PrincipalId) -> Result<SubmitPipelineResponse, Refusal> {
+        let parts = parts(&request)?;
         self.shell.caught_up().await?;
-        let mut standing: Vec<Option<Known>>;
-        {
-            let state = self.shell.live.read();
-            standing = parts.iter().map(|part| known(&state, &part.submission.run)).collect();
-        }
-        if standing.iter().any(Option::is_some) {
-            // The view folds one event after the other: it may have come half way through the append.
-            for (part, known) in parts.iter().zip(&mut standing).filter(|(_, known)| known.is_none()) {
-                *known = self.standing(&part.submission).await.map_err(|refusal| of_job(&part.name, refusal))?;
-            }
-            return repeated(&parts, &standing);
+        if let Some(sequences) = self.together_standing(&parts).await? {
+            return Ok(answer(&parts, sequences));
         }
         {
             let state = self.shell.live.read();
@@ -191,37 +160,15 @@ impl Jobs {
                     remark: part.submission.outlook(&state),
                     ..SubmittedJob::default()
                 };
-                return Ok(answer(parts.iter().map(told).collect()));
+                return Ok(SubmitPipelineResponse { jobs: parts.iter().map(told).collect(), sequence: 0 });
             }
         }
-        for part in &parts {
-            self.refuse_taken(&part.submission).await.map_err(|refusal| of_job(&part.name, refusal))?;
-        }
-        self.append_together(&parts, &actor).await
-    }
-
-    async fn append_together(&self, parts: &[Part], actor: &PrincipalId) -> Result<SubmitPipelineResponse, Refusal> {
-        let envelope = |part: &Part| {
-            let (id, fact) = part.submission.event();
-            self.shell.envelope(id, part.submission.subject(), fact, actor.clone())
-        };
-        let mut envelopes: Vec<_> = parts.iter().map(envelope).collect();
-        // One submit, one chain.
-        if let Some(correlation) = envelopes.first().map(|first| first.correlation) {
-            envelopes.iter_mut().for_each(|envelope| envelope.correlation = correlation);
-        }
-        if let Some(sequences) = self.shell.append_new(envelopes).await? {
-            return Ok(answer(parts.iter().zip(sequences).map(|(part, sequence)| part.submitted(sequence)).collect()));
-        }
-        let mut standing = Vec::with_capacity(parts.len());
-        for part in parts {
-            standing.push(self.standing(&part.submission).await?);
-        }
-        repeated(parts, &standing)
+        let sequences = self.append_together(&parts, &actor).await?;
+        Ok(answer(&parts, sequences))
     }
 }
 
 fn admit_all(state: &State, parts: &[Part]) -> Result<(), Refusal> {
     let beside: BTreeSet<RunId> = parts.iter().map(|part| part.submission.run).collect();
-    parts.iter().try_for_each(|part| part.submission.admit(state, &beside).map_err(|refusal| of_job(&part.name, refusal)))
+    parts.iter().try_for_each(|part| part.submission.admit(state, &beside).map_err(|refusal| part.told(refusal)))
 }

@@ -1,6 +1,7 @@
 //! Reads: one job, all jobs, why one waits.
 
 use super::Jobs;
+use super::array::array_of;
 use super::history::{history, how_it_ended};
 use super::show::{self, STATES, reason_words, state_of};
 use footplate_api::server::named_project;
@@ -38,8 +39,14 @@ impl Jobs {
     }
 
     pub(super) async fn list(&self, request: ListJobsRequest) -> Result<ListJobsResponse, Refusal> {
-        let wanted = Wanted::read(&request)?;
+        let mut wanted = Wanted::read(&request)?;
         self.shell.at_least(request.at_least).await?;
+        if !request.array.is_empty() {
+            let project = wanted.project.as_ref().ok_or_else(|| {
+                Refusal::new(&reason::MISSING_FIELD, "an array is of one project").field("project").next("name the project too")
+            })?;
+            wanted.array = Some(array_of(&self.shell, project, "array", &request.array)?);
+        }
         let (state, view_sequence) = self.shell.live.read_at();
         // Newest first, by the order of submission; the token is the last one shown.
         let mut page: BTreeMap<u64, RunId> = BTreeMap::new();
@@ -104,6 +111,8 @@ fn of(state: &State, run: &RunId) -> Option<Job> {
 struct Wanted {
     project: Option<ProjectName>,
     queue: Option<QueueName>,
+    /// The array; of the project that is named.
+    array: Option<RunId>,
     states: BTreeSet<String>,
     before: u64,
     most: usize,
@@ -129,24 +138,26 @@ impl Wanted {
                 .map_err(|_| Refusal::new(&reason::INVALID_PAGE_TOKEN, "the page token is none of ours").field("page_token"))?,
         };
         let most = if request.page_size == 0 { PAGE_DEFAULT } else { request.page_size.min(PAGE_MAX) };
-        Ok(Self { project, queue, states, before, most: most as usize })
+        Ok(Self { project, queue, array: None, states, before, most: most as usize })
     }
 
     fn matching<'a>(&'a self, state: &'a State) -> impl Iterator<Item = (u64, RunId)> + 'a {
-        let fits = |project: &ProjectName, queue: &QueueName, submitted: u64| {
+        let fits = |project: &ProjectName, queue: &QueueName, array: Option<RunId>, submitted: u64| {
             submitted < self.before
+                && self.array.is_none_or(|wanted| array == Some(wanted))
                 && self.project.as_ref().is_none_or(|wanted| wanted == project)
                 && self.queue.as_ref().is_none_or(|wanted| wanted == queue)
         };
         let living = state.jobs().iter().filter_map(move |(run, job)| {
             let submitted = job.submitted.sequence;
-            (self.states.contains(state_of(job)) && fits(&job.project, &job.spec.queue, submitted)).then_some((submitted, *run))
+            (self.states.contains(state_of(job)) && fits(&job.project, &job.spec.queue, job.spec.array.map(|array| array.id), submitted))
+                .then_some((submitted, *run))
         });
         let wants_ended = self.states.contains("ended");
-        let ended =
-            state.ended().iter().filter(move |_| wants_ended).filter_map(move |(run, job)| {
-                fits(&job.project, &job.queue, job.submitted.sequence).then_some((job.submitted.sequence, *run))
-            });
+        let ended = state.ended().iter().filter(move |_| wants_ended).filter_map(move |(run, job)| {
+            let array = job.array.map(|array| array.id);
+            fits(&job.project, &job.queue, array, job.submitted.sequence).then_some((job.submitted.sequence, *run))
+        });
         living.chain(ended)
     }
 }

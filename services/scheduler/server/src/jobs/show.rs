@@ -5,6 +5,7 @@ use footplate_api::types::{self, MemberSummary};
 use footplate_api::v1::Job as Shown;
 use footplate_events::facts::{Outcome, WaitReason};
 use footplate_scheduler_core::{Attempt, EndedJob, How, Job, Member, MemberStage, Stage};
+use footplate_wire::array_to_wire;
 
 /// The states of a job, in the order of its life.
 pub(super) const STATES: [&str; 6] = ["pending", "held", "placed", "launched", "stopping", "ended"];
@@ -31,6 +32,7 @@ pub(super) fn reason_words(reason: &WaitReason) -> String {
         WaitReason::Backoff => "waits for its back-off after a failed attempt".to_owned(),
         WaitReason::Preempting => "waits until preempted work has left".to_owned(),
         WaitReason::Dependencies { detail } => format!("waits for {detail}"),
+        WaitReason::Array { detail } => format!("waits for others of its array: {detail}"),
     }
 }
 
@@ -45,6 +47,7 @@ pub(super) const fn reason_word(reason: &WaitReason) -> &'static str {
         WaitReason::Backoff => "backoff",
         WaitReason::Preempting => "preempting",
         WaitReason::Dependencies { .. } => "dependencies",
+        WaitReason::Array { .. } => "array",
     }
 }
 
@@ -73,6 +76,7 @@ pub(super) fn living(job: &Job) -> Shown {
         submitted_by: job.chain.actor.to_string(),
         sequence: job.latest.sequence,
         spec: None,
+        array: job.spec.array.as_ref().map(array_to_wire),
     }
 }
 
@@ -102,6 +106,7 @@ pub(super) fn ended(job: &EndedJob) -> Shown {
         submitted_by: job.chain.actor.to_string(),
         sequence: job.ended.sequence,
         spec: None,
+        array: job.array.as_ref().map(array_to_wire),
     }
 }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod after;
+mod arrays;
 mod assignments;
 mod capacity;
 mod decisions;

@@ -77,6 +77,33 @@ async fn on_a_real_broker_that_dies_under_it_a_pipeline_of_one_key_is_there_whol
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_a_real_broker_the_largest_array_is_one_batch_and_is_cancelled_whole() {
+    let (_server, scheduler, broker) = real().await;
+    let asked = || v1::SubmitArrayRequest {
+        project: "vision".to_owned(),
+        spec: Some(spec(1, 1)),
+        indices: "0-999".to_owned(),
+        at_once: 2,
+        request_id: "all".to_owned(),
+        ..v1::SubmitArrayRequest::default()
+    };
+    let answer = scheduler.client.once(scheduler.client.jobs().submit_array(asked())).await.unwrap();
+    let first = answer.jobs[0].sequence;
+    assert!(answer.jobs.iter().map(|job| job.sequence).eq(first..first + 1_000), "one batch");
+    assert_eq!(scheduler.client.once(scheduler.client.jobs().submit_array(asked())).await.unwrap(), answer);
+    register(broker.as_ref(), "n1", 8).await;
+    let _hands = Hands::new(broker.clone(), false);
+    scheduler.reaches(&answer.jobs[1].run_id, "launched").await;
+    let all = v1::JobRequest { project: "vision".to_owned(), run_id: answer.array_id.clone(), wait: true, ..v1::JobRequest::default() };
+    let cancelled = scheduler.client.once(scheduler.client.jobs().cancel_array(all)).await.unwrap();
+    assert_eq!((cancelled.asked, cancelled.answered), (1_000, 1_000));
+    eventually(SOON, "all have ended", || async { scheduler.handle.live().read().jobs().is_empty().then_some(()) }).await;
+    let verified = scheduler.verified().await;
+    assert!(verified.equal, "{}", verified.difference);
+    scheduler.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_a_real_broker_a_gang_survives_the_brokers_death_and_one_key_is_one_run() {
     let (server, scheduler, broker) = real().await;
     register(broker.as_ref(), "n1", 1).await;

@@ -445,5 +445,6 @@ fn wait_text(reason: &WaitReason) -> String {
         WaitReason::Backoff => "waits before its next attempt".to_owned(),
         WaitReason::Preempting => "waits until preempted work has left".to_owned(),
         WaitReason::Dependencies { detail } => format!("waits for {detail}"),
+        WaitReason::Array { detail } => format!("waits for others of its array: {detail}"),
     }
 }

@@ -115,7 +115,11 @@ impl State {
     pub(super) fn job_waiting(&mut self, envelope: &Envelope, stamp: Stamp, fact: &JobWaiting) {
         let Some(job) = self.job_of(envelope) else { return };
         job.latest = stamp;
-        if let Stage::Pending { reason, backoff, .. } = &mut job.stage {
+        if let Stage::Pending { reason, backoff, since } = &mut job.stage {
+            // What stood behind others of its array has got in line: its wait begins.
+            if matches!(reason, Some(WaitReason::Array { .. })) && !matches!(fact.reason, WaitReason::Array { .. }) {
+                *since = stamp;
+            }
             // Whoever waits for something else has its back-off behind it, whatever a later leader's clock says.
             if !matches!(fact.reason, WaitReason::Backoff | WaitReason::Held | WaitReason::QueueHeld) {
                 *backoff = Millis(0);
@@ -292,6 +296,7 @@ impl State {
             nodes: job.spec.resources.nodes,
             gpus: job.spec.resources.per_node.gpus,
             slots: job.spec.resources.per_node.slots,
+            array: job.spec.array,
             body: job.body,
             chain: job.chain,
             submitted: job.submitted,
