@@ -28,8 +28,8 @@ pub use access::{
 pub use after::{AfterJob, AfterWhen};
 pub use attempt::{
     AttemptCheckpointed, AttemptExited, AttemptLogsArchived, AttemptLost, AttemptReady, AttemptStarted, Exit, FinalOffsets, INCOMPLETE_MAX,
-    LogArchive, LogStream, LossEvidence, MemberExited, MemberLost, MemberReady, MemberStarted, Rendezvous, SessionEnd, WorkerExit,
-    WorkerStarted,
+    LogArchive, LogStream, LossEvidence, MemberExited, MemberLost, MemberReady, MemberStarted, MemoryKind, Rendezvous, SessionEnd,
+    WorkerExit, WorkerStarted,
 };
 pub use experiment::{ExperimentCreated, ExperimentNoted};
 pub use job::{

@@ -162,6 +162,7 @@ fn retry(policy: Option<&wire::RetryPolicy>) -> RetryPolicy {
         preempted: policy.preempted.unwrap_or(default.preempted),
         exit_codes: policy.exit_codes.clone(),
         retryable: policy.retryable.unwrap_or(default.retryable),
+        out_of_memory: policy.out_of_memory.unwrap_or(default.out_of_memory),
         backoff,
         // A long first wait with no longest named lifts the longest.
         backoff_max: policy.backoff_max_ms.map_or(Millis(default.backoff_max.0.max(backoff.0)), Millis),

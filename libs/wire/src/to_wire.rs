@@ -54,6 +54,7 @@ pub fn job_spec_to_wire(spec: &JobSpec) -> wire::JobSpec {
             preempted: Some(retry.preempted),
             exit_codes: retry.exit_codes.clone(),
             retryable: Some(retry.retryable),
+            out_of_memory: Some(retry.out_of_memory),
             backoff_ms: Some(retry.backoff.0),
             backoff_max_ms: Some(retry.backoff_max.0),
         }),

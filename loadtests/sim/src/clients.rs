@@ -152,6 +152,7 @@ impl Clients {
             user_code: dice.below(3) as u32,
             infrastructure: dice.below(4) as u32,
             lost: dice.below(4) as u32,
+            out_of_memory: dice.below(2) as u32,
             backoff: Millis(dice.below(5_000)),
             backoff_max: Millis(30_000),
             ..RetryPolicy::default()

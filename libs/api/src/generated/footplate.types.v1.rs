@@ -490,6 +490,9 @@ pub struct RetryPolicy {
     pub backoff_ms: ::core::option::Option<u64>,
     #[prost(uint64, optional, tag = "8")]
     pub backoff_max_ms: ::core::option::Option<u64>,
+    /// After it ran out of memory.
+    #[prost(uint32, optional, tag = "9")]
+    pub out_of_memory: ::core::option::Option<u32>,
 }
 impl ::prost::Name for RetryPolicy {
     const NAME: &'static str = "RetryPolicy";

@@ -169,6 +169,9 @@ pub struct RetryPolicy {
     pub exit_codes: Vec<i32>,
     /// After one of `exit_codes` or 75.
     pub retryable: u32,
+    /// After it ran out of memory.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub out_of_memory: u32,
     /// The wait before the first retry; doubles with each up to `backoff_max`.
     pub backoff: Millis,
     /// The longest wait.
@@ -184,10 +187,16 @@ impl Default for RetryPolicy {
             preempted: 1_000,
             exit_codes: Vec::new(),
             retryable: 100,
+            // It would only run out of it again.
+            out_of_memory: 0,
             backoff: Millis::from_secs(1),
             backoff_max: Millis::from_secs(600),
         }
     }
+}
+
+fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 /// Limits of a job.
@@ -445,7 +454,8 @@ impl JobSpec {
                 .saturating_add(retry.infrastructure)
                 .saturating_add(retry.lost)
                 .saturating_add(retry.preempted)
-                .saturating_add(retry.retryable),
+                .saturating_add(retry.retryable)
+                .saturating_add(retry.out_of_memory),
         )
     }
 }

@@ -50,7 +50,7 @@ fn rendezvous() -> Rendezvous {
 }
 
 fn root() -> RootCause {
-    RootCause { member: MemberIndex(1), node: node(), rank: Some(Rank(9)), what: "exit 7".to_owned() }
+    RootCause { member: MemberIndex(1), node: node(), rank: Some(Rank(9)), what: "exit 7".to_owned(), memory: None }
 }
 
 fn session() -> SessionEnd {
@@ -241,7 +241,8 @@ fn request_events() -> Vec<(Subject, Event)> {
 
 fn attempt_events() -> Vec<(Subject, Event)> {
     let (member, epoch) = (MemberIndex(1), Epoch(4));
-    let worker = WorkerExit { rank: Rank(9), exit: Exit::Signal(9), after_ms: 12, message: "CUDA out of memory".to_owned() };
+    let worker =
+        WorkerExit { rank: Rank(9), exit: Exit::Signal(9), after_ms: 12, message: "CUDA out of memory".to_owned(), out_of_memory: None };
     let offsets = FinalOffsets {
         spool: Some(SpoolId::from_bytes([5; 16])),
         tracker: 11,

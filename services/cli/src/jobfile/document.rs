@@ -356,13 +356,15 @@ pub enum RetryCause {
     Lost,
     /// The program failed.
     Failed,
+    /// The program ran out of memory, of the machine or of a GPU.
+    Oom,
 }
 
 /// How often it is tried again; each cause is counted for itself.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RetrySection {
-    /// The most retries of each cause in `on`, and of exits with one of `exit_codes`. Absent: 3 of `infra`, `lost` and `failed` each, 1000 of
+    /// The most retries of each cause in `on`, and of exits with one of `exit_codes`. Absent: 3 of `infra`, `lost`, `failed` and `oom` each, 1000 of
     /// `preempted`, 100 of `exit_codes`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 1_000_000))]

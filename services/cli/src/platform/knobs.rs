@@ -404,6 +404,7 @@ mod tests {
             ("retries: infrastructure", retry.infrastructure.to_string(), "after it could not be prepared or started"),
             ("retries: lost", retry.lost.to_string(), "after a node was lost"),
             ("retries: preempted", retry.preempted.to_string(), "after a preemption or a drain"),
+            ("retries: out of memory", retry.out_of_memory.to_string(), "it would only run out again; `oom` in retry.on grants some"),
             ("retries: retryable exit codes and 75", retry.retryable.to_string(), "75 says: checkpointed, requeue me"),
             ("back-off", format!("{}, doubling up to {}", retry.backoff, retry.backoff_max), "the wait before a retry"),
             ("priority", "0".to_owned(), "inside its queue a larger one goes first; from -1,000,000 to 1,000,000"),

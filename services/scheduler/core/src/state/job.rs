@@ -75,6 +75,8 @@ pub enum Budget {
     Lost,
     /// It was preempted or drained.
     Preempted,
+    /// It ran out of memory.
+    OutOfMemory,
 }
 
 impl Budget {
@@ -83,6 +85,7 @@ impl Budget {
         match cause {
             Cause::UserCode => Some(Self::UserCode),
             Cause::Retryable => Some(Self::Retryable),
+            Cause::OutOfMemory => Some(Self::OutOfMemory),
             Cause::Infrastructure => Some(Self::Infrastructure),
             Cause::Lost => Some(Self::Lost),
             Cause::Preempted | Cause::Drained => Some(Self::Preempted),
@@ -98,6 +101,7 @@ impl Budget {
             Self::Infrastructure => retry.infrastructure,
             Self::Lost => retry.lost,
             Self::Preempted => retry.preempted,
+            Self::OutOfMemory => retry.out_of_memory,
         }
     }
 }
