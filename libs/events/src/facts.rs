@@ -45,8 +45,12 @@ pub use model::{
     EvaluationData, ModelAliasRemoved, ModelAliasSet, ModelArchived, ModelCreated, ModelFile, ModelPromoted, ModelRolledBack, ModelStaged,
     ModelVersionApproved, ModelVersionEvaluated, ModelVersionProposed, ModelVersionRegistered, ModelVersionRejected, Stage, VersionRef,
 };
-pub use node::{NodeCordoned, NodeDrained, NodeHealthChanged, NodeLost, NodeRefused, NodeRegistered, NodeUncordoned};
-pub use node_request::{NodeCordonRequested, NodeDrainRequested, NodeLossDeclared, NodeUncordonRequested};
+pub use node::{
+    NodeCordoned, NodeDrained, NodeHealthChanged, NodeLost, NodeRefused, NodeRegistered, NodeTainted, NodeUncordoned, NodeUntainted,
+};
+pub use node_request::{
+    NodeCordonRequested, NodeDrainRequested, NodeLossDeclared, NodeTaintRequested, NodeUncordonRequested, NodeUntaintRequested,
+};
 pub use queue::{QueueConfigured, Quota};
 pub use run::{
     LoggedArtifact, ParamValue, RunArtifactsLogged, RunCreated, RunFinished, RunInputsLogged, RunNoted, RunParamsLogged, RunSealed,

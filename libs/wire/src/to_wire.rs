@@ -33,6 +33,7 @@ pub fn job_spec_to_wire(spec: &JobSpec) -> wire::JobSpec {
             exclude: spec.placement.exclude.iter().map(ToString::to_string).collect(),
             labels: spec.placement.labels.clone().into_iter().collect(),
             same_rack: spec.placement.same_rack,
+            tolerations: spec.placement.tolerations.iter().map(ToString::to_string).collect(),
         }),
         queue: spec.queue.to_string(),
         priority: spec.priority,

@@ -436,6 +436,9 @@ pub struct PlacementAsk {
     /// Whether all its nodes must stand in one rack; without it they do where that is possible.
     #[prost(bool, tag = "5")]
     pub same_rack: bool,
+    /// The taints of nodes that it does not mind: key=value, or a key alone for all with that key.
+    #[prost(string, repeated, tag = "7")]
+    pub tolerations: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 impl ::prost::Name for PlacementAsk {
     const NAME: &'static str = "PlacementAsk";

@@ -1,7 +1,9 @@
 //! What a job asks, as it stands in the ledger. Long things (argv, environment, config) are documents, named by digest.
 
 use super::AfterJob;
-use footplate_types::{AttemptNumber, Digest, DisplayName, GpuModel, Invalid, MetricName, Millis, NodeName, QueueName, RunId};
+use footplate_types::{
+    AttemptNumber, Digest, DisplayName, GpuModel, Invalid, MetricName, Millis, NodeName, QueueName, RunId, Taint, Toleration,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -86,6 +88,19 @@ pub struct PlacementAsk {
     /// Whether all its nodes must stand in one rack. Without it they do where that is possible.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub same_rack: bool,
+    /// The taints of nodes that it does not mind.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tolerations: Vec<Toleration>,
+}
+
+impl PlacementAsk {
+    /// The most tolerations of a job, and the most taints of a node that operators set and that its agent declares.
+    pub const TAINTS_MAX: usize = 64;
+
+    /// Whether it may stand on a node with this taint.
+    pub fn tolerates(&self, taint: &Taint) -> bool {
+        self.tolerations.iter().any(|toleration| toleration.tolerates(taint))
+    }
 }
 
 /// How the workers of a node are started.
@@ -429,6 +444,7 @@ impl JobSpec {
         ] {
             within(&format!("{field} (count)"), count as u64, 0, Self::LIST_MAX as u64)?;
         }
+        within("placement.tolerations (count)", self.placement.tolerations.len() as u64, 0, PlacementAsk::TAINTS_MAX as u64)?;
         let labels = self.labels.iter().map(|label| ("labels", label));
         for (field, (key, value)) in labels.chain(self.placement.labels.iter().map(|label| ("placement.labels", label))) {
             let count = key.chars().count() + value.chars().count();

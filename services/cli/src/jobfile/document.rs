@@ -5,7 +5,7 @@
 use super::after::AfterItem;
 use super::units::{AtLeast, Backoff, Size, Span};
 use crate::capture::{DirtyRule, LfsRule, MAX_UNTRACKED_DEFAULT, SubmoduleRule};
-use footplate_types::{DisplayName, GpuModel, NodeName, ProjectName, QueueName};
+use footplate_types::{DisplayName, GpuModel, NodeName, ProjectName, QueueName, Toleration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -264,6 +264,9 @@ pub struct PlacementSection {
     /// Whether all its nodes must stand in one rack; without it they do where that is possible.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub same_rack: bool,
+    /// The taints of nodes that it does not mind (`agent.taints`, `footplate node taint`): `key=value`, or a key alone for all with that key.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tolerations: Vec<Toleration>,
 }
 
 /// Its queue and its rank in it. A bare word means the same as `name`.

@@ -145,6 +145,12 @@ pub const AGENT_LABELS: Knob<String> = Knob::new(
     "",
     "labels of this node, as key=value with commas between them, for placement.labels of a job; empty: those that are found alone",
 );
+/// Taints.
+pub const AGENT_TAINTS: Knob<String> = Knob::new(
+    "agent.taints",
+    "",
+    "what keeps off this node jobs that do not tolerate it (placement.tolerations), as key=value or key with commas between them; empty: nothing",
+);
 /// Where the agent reaches the platform's API.
 pub const AGENT_API: Knob<String> =
     Knob::new("agent.api", "127.0.0.1:7450", "address of the platform, host:port or a URL, where the agent gets and puts bytes");
@@ -291,6 +297,7 @@ pub const ALL: &[&dyn AnyKnob] = &[
     &AGENT_POOL,
     &AGENT_RACK,
     &AGENT_LABELS,
+    &AGENT_TAINTS,
     &AGENT_API,
     &AGENT_CA,
     &AGENT_TOKEN,

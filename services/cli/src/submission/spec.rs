@@ -67,6 +67,7 @@ pub fn job_spec(file: &JobFile, refs: Refs) -> types::JobSpec {
             exclude: file.placement.exclude.iter().map(ToString::to_string).collect(),
             labels: file.placement.labels.clone().into_iter().collect(),
             same_rack: file.placement.same_rack,
+            tolerations: file.placement.tolerations.iter().map(ToString::to_string).collect(),
         }),
         queue: file.queue.name.to_string(),
         priority: file.queue.priority,

@@ -24,5 +24,6 @@ mod racks;
 mod requests;
 mod retries;
 mod scale;
+mod taints;
 mod trials;
 mod world;
