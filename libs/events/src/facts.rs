@@ -30,8 +30,8 @@ pub use after::{AfterJob, AfterWhen};
 pub use array::{ArrayMember, array_indices};
 pub use attempt::{
     AttemptCheckpointed, AttemptExited, AttemptLogsArchived, AttemptLost, AttemptReady, AttemptStarted, Exit, FinalOffsets, INCOMPLETE_MAX,
-    LogArchive, LogStream, LossEvidence, MemberExited, MemberLost, MemberReady, MemberStarted, Rendezvous, SessionEnd, WorkerExit,
-    WorkerStarted,
+    LogArchive, LogStream, LossEvidence, MemberExited, MemberLost, MemberReady, MemberStarted, MemoryKind, Rendezvous, SessionEnd,
+    WorkerExit, WorkerStarted,
 };
 pub use experiment::{ExperimentCreated, ExperimentNoted};
 pub use job::{
@@ -47,8 +47,12 @@ pub use model::{
     EvaluationData, ModelAliasRemoved, ModelAliasSet, ModelArchived, ModelCreated, ModelFile, ModelPromoted, ModelRolledBack, ModelStaged,
     ModelVersionApproved, ModelVersionEvaluated, ModelVersionProposed, ModelVersionRegistered, ModelVersionRejected, Stage, VersionRef,
 };
-pub use node::{NodeCordoned, NodeDrained, NodeHealthChanged, NodeLost, NodeRefused, NodeRegistered, NodeUncordoned};
-pub use node_request::{NodeCordonRequested, NodeDrainRequested, NodeLossDeclared, NodeUncordonRequested};
+pub use node::{
+    NodeCordoned, NodeDrained, NodeHealthChanged, NodeLost, NodeRefused, NodeRegistered, NodeTainted, NodeUncordoned, NodeUntainted,
+};
+pub use node_request::{
+    NodeCordonRequested, NodeDrainRequested, NodeLossDeclared, NodeTaintRequested, NodeUncordonRequested, NodeUntaintRequested,
+};
 pub use queue::{QueueConfigured, Quota};
 pub use run::{
     LoggedArtifact, ParamValue, RunArtifactsLogged, RunCreated, RunFinished, RunInputsLogged, RunNoted, RunParamsLogged, RunSealed,

@@ -230,12 +230,16 @@ events! {
     NodeCordoned = Node, "cordoned", 1, read by "scheduler, gpu-inventory";
     NodeUncordoned = Node, "uncordoned", 1, read by "scheduler, gpu-inventory";
     NodeDrained = Node, "drained", 1, read by "scheduler, gpu-inventory";
+    NodeTainted = Node, "tainted", 1, read by "scheduler, gpu-inventory";
+    NodeUntainted = Node, "untainted", 1, read by "scheduler, gpu-inventory";
     NodeLost = Node, "lost", 1, read by "scheduler, executor, gpu-inventory";
     NodeRefused = Node, "request-refused", 1, read by "gpu-inventory, clients that wait for an answer";
 
     NodeCordonRequested = NodeRequest, "cordon-requested", 1, read by "gpu-inventory";
     NodeUncordonRequested = NodeRequest, "uncordon-requested", 1, read by "gpu-inventory";
     NodeDrainRequested = NodeRequest, "drain-requested", 1, read by "gpu-inventory";
+    NodeTaintRequested = NodeRequest, "taint-requested", 1, read by "gpu-inventory";
+    NodeUntaintRequested = NodeRequest, "untaint-requested", 1, read by "gpu-inventory";
     NodeLossDeclared = NodeRequest, "loss-declared", 1, read by "gpu-inventory, executor";
 
     ModelCreated = Model, "created", 1, read by "registry";

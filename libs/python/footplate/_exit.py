@@ -11,6 +11,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING, List
 
+from . import _last_words
 from ._faults import contained
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ _left_pid = 0
 def remember(run: "Run") -> None:
     """This process will have something to flush at its end."""
     _runs.add(run)
+    _last_words.listen()
     util = sys.modules.get("multiprocessing.util")
     in_child = util is not None and getattr(sys.modules.get("multiprocessing.process"), "parent_process", lambda: None)() is not None
     if in_child:  # such a child ends by os._exit and runs no atexit

@@ -1,5 +1,6 @@
 """Whole processes: their signals, forks, exits and memory. Each script runs in a Python of its own."""
 
+import json
 import os
 import re
 import signal
@@ -45,6 +46,58 @@ class Processes(unittest.TestCase):
 
     def files(self):
         return [name for name in os.listdir(self.spool) if name.endswith(".spool")] if os.path.isdir(self.spool) else []
+
+
+class LastWords(Processes):
+    """What an exception says is left in the file that the platform looks at, and nothing else changes."""
+
+    def words(self, script, code=1):
+        path = os.path.join(self.folder, "errors", "0.json")
+        self.agent.start()
+        _, err = self.run_(script, code, TORCHELASTIC_ERROR_FILE=path)
+        if not os.path.exists(path):
+            return None, err
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)["message"], err
+
+    def test_an_exception_is_told_in_full_though_more_is_written_behind_it(self):
+        said, err = self.words("""
+            import atexit, footplate, sys
+            class OutOfMemoryError(RuntimeError): pass
+            footplate.log({"loss": 1.0})
+            atexit.register(lambda: print("bye", file=sys.stderr))
+            raise OutOfMemoryError("CUDA out of memory")
+        """)
+        self.assertEqual(said["message"], "OutOfMemoryError: CUDA out of memory")
+        self.assertIn("OutOfMemoryError: CUDA out of memory", said["extraInfo"]["py_callstack"])
+        self.assertTrue(said["extraInfo"]["timestamp"].isdigit())
+        self.assertIn("Traceback", err)
+
+    def test_the_name_is_the_whole_one_as_in_a_traceback(self):
+        said, err = self.words("""
+            import footplate, json
+            footplate.log({"loss": 1.0})
+            json.loads("{")
+        """)
+        self.assertTrue(said["message"].startswith("json.decoder.JSONDecodeError: Expecting property name"), said)
+        self.assertIn("json.decoder.JSONDecodeError", err)
+
+    def test_a_hook_of_the_scripts_own_is_called_and_an_exit_is_no_exception(self):
+        said, err = self.words("""
+            import footplate, sys
+            sys.excepthook = lambda *_: print("mine", file=sys.stderr)
+            footplate.log({"loss": 1.0})
+            raise ValueError("x")
+        """)
+        self.assertEqual((said["message"], err), ("ValueError: x", "mine\n"))
+        os.remove(os.path.join(self.folder, "errors", "0.json"))
+        self.assertIsNone(self.words("import footplate, sys; footplate.log({'loss': 1.0}); sys.exit(76)", 76)[0])
+
+    def test_what_torch_has_recorded_stands(self):
+        os.makedirs(os.path.join(self.folder, "errors"))
+        with open(os.path.join(self.folder, "errors", "0.json"), "w", encoding="utf-8") as file:
+            json.dump({"message": {"message": "recorded"}}, file)
+        self.assertEqual(self.words("import footplate; footplate.log({'loss': 1.0}); raise ValueError('x')")[0], {"message": "recorded"})
 
 
 class Signals(Processes):

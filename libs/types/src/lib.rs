@@ -9,6 +9,7 @@ mod invalid;
 mod name;
 mod resource;
 mod role;
+mod taint;
 mod text_form;
 mod time;
 
@@ -24,4 +25,5 @@ pub use name::{
 };
 pub use resource::{ByteSize, Gpu, GpuModel, GpuUuid, Millis, NodeShape, NvlinkIsland, SlotIndex};
 pub use role::Role;
+pub use taint::{Taint, Toleration};
 pub use time::Timestamp;

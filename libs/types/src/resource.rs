@@ -1,8 +1,11 @@
 //! What a node has and a job asks: GPUs, slots, cores, bytes; and the quantities with units that people write.
 
-use crate::{Invalid, text_form::text_form};
+use crate::{Invalid, Taint, text_form::text_form};
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 /// A size in bytes. Written with an explicit unit: `KiB`, `MiB`, `GiB`, `TiB`, `KB`, `MB`, `GB`, `TB` or `B`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -212,6 +215,9 @@ pub struct NodeShape {
     /// Labels set by whoever runs the node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// What keeps off it jobs that do not tolerate it, as whoever runs the node declares it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub taints: BTreeSet<Taint>,
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use footplate_events::facts::{
     AfterJob, AfterWhen, ArrayMember, DocumentRef, InputRef, JobSpec, Launcher, Limits, PerNode, PlacementAsk, ResourceAsk, RetryPolicy,
     SourceRef, StopNotice, StopPolicy, StopSignal, Why,
 };
-use footplate_types::{Digest, DisplayName, GpuModel, Invalid, MetricName, Millis, NodeName, QueueName, RunId};
+use footplate_types::{Digest, DisplayName, GpuModel, Invalid, MetricName, Millis, NodeName, QueueName, RunId, Toleration};
 
 /// The specification as the ledger holds it. Limits of numbers are checked by [`JobSpec::validate`].
 ///
@@ -119,12 +119,14 @@ fn placement(ask: Option<&wire::PlacementAsk>) -> Result<PlacementAsk, Invalid> 
     let nodes = |field: &str, names: &[String]| -> Result<Vec<NodeName>, Invalid> {
         names.iter().map(|name| NodeName::parse(name).map_err(|invalid| invalid.of(field))).collect()
     };
+    let toleration = |text: &String| Toleration::parse(text).map_err(|invalid| invalid.of("placement.tolerations"));
     Ok(PlacementAsk {
         pool: (!ask.pool.is_empty()).then(|| ask.pool.clone()),
         nodes: nodes("placement.nodes", &ask.nodes)?,
         exclude: nodes("placement.exclude", &ask.exclude)?,
         labels: ask.labels.clone().into_iter().collect(),
         same_rack: ask.same_rack,
+        tolerations: ask.tolerations.iter().map(toleration).collect::<Result<_, _>>()?,
     })
 }
 
@@ -168,6 +170,7 @@ fn retry(policy: Option<&wire::RetryPolicy>) -> RetryPolicy {
         preempted: policy.preempted.unwrap_or(default.preempted),
         exit_codes: policy.exit_codes.clone(),
         retryable: policy.retryable.unwrap_or(default.retryable),
+        out_of_memory: policy.out_of_memory.unwrap_or(default.out_of_memory),
         backoff,
         // A long first wait with no longest named lifts the longest.
         backoff_max: policy.backoff_max_ms.map_or(Millis(default.backoff_max.0.max(backoff.0)), Millis),

@@ -48,6 +48,13 @@ pub(crate) struct Clients {
 /// The queues that are used; `ghost` is never made.
 const QUEUES: [&str; 4] = ["default", "a", "b", "ghost"];
 
+/// The taints that operators set, and that jobs tolerate.
+const TAINTS: [&str; 3] = ["dedicated=a", "dedicated=b", "flaky"];
+
+fn parsed(taint: &str) -> Taint {
+    Taint::parse(taint).expect("a key, or a key with its value")
+}
+
 fn project() -> ProjectName {
     ProjectName::parse("sim").expect("a slug")
 }
@@ -151,6 +158,7 @@ impl Clients {
         if dice.chance(100) {
             placement.exclude.extend(dice.pick(&self.nodes).cloned());
         }
+        placement.tolerations.extend(TAINTS.iter().filter(|_| dice.chance(150)).filter_map(|taint| Toleration::parse(taint).ok()));
         let queue = QUEUES[if dice.chance(20) { 3 } else { dice.below(3) as usize }];
         let mut limits = Limits::default();
         if dice.chance(150) {
@@ -163,6 +171,7 @@ impl Clients {
             user_code: dice.below(3) as u32,
             infrastructure: dice.below(4) as u32,
             lost: dice.below(4) as u32,
+            out_of_memory: dice.below(2) as u32,
             backoff: Millis(dice.below(5_000)),
             backoff_max: Millis(30_000),
             ..RetryPolicy::default()
@@ -315,11 +324,19 @@ impl Clients {
         }
         let Some(node) = self.dice.pick(&self.nodes).cloned() else { return };
         let subject = Subject::node_request(&node);
-        match self.dice.below(5) {
+        let taint = TAINTS[self.dice.below(3) as usize];
+        match self.dice.below(8) {
+            5 => self.open(wire, subject, NodeTaintRequested { request, taint: parsed(taint), reason }, id, None, false),
+            6 | 7 => self.untaint(wire, node, (request, id), taint),
             0 => self.open(wire, subject, NodeCordonRequested { request, reason }, id, None, false),
             1 => self.open(wire, subject, NodeDrainRequested { request, reason }, id, None, false),
             _ => self.open(wire, subject, NodeUncordonRequested { request }, id, None, false),
         }
+    }
+
+    fn untaint(&mut self, wire: &mut Wire, node: NodeName, (request, id): (RequestId, EventId), taint: &str) {
+        let taint = Toleration::parse(taint).expect("a key, or a key with its value");
+        self.open(wire, Subject::node_request(&node), NodeUntaintRequested { request, taint }, id, None, false);
     }
 
     /// The storm is over: most of what people have closed is opened again, and nobody submits any more.
@@ -329,6 +346,12 @@ impl Clients {
             if self.dice.chance(850) {
                 let (request, id) = self.request();
                 self.open(wire, Subject::node_request(&node), NodeUncordonRequested { request }, id, None, false);
+            }
+            for taint in ["dedicated", "flaky"] {
+                if self.dice.chance(850) {
+                    let request = self.request();
+                    self.untaint(wire, node.clone(), request, taint);
+                }
             }
         }
         for name in ["default", "a", "b"].map(queue_name) {

@@ -4,7 +4,7 @@
 use crate::dice::Dice;
 use crate::node::Key;
 use crate::settings::TRAINING_MAX_MS;
-use footplate_events::facts::Exit;
+use footplate_events::facts::{Exit, WorkerExit};
 
 /// How long a member waits for the others of its gang before it fails by itself.
 const COLLECTIVE_MS: u64 = 120_000;
@@ -48,6 +48,7 @@ impl Script {
             (false, _) => (run_ms + own.below(500), Exit::Code(0)),
             (true, true) if code == 0 => (fails_at, Exit::Signal(11)),
             (true, true) if code == 1 => (fails_at, Exit::Code(75)),
+            (true, true) if code == 2 => (fails_at, Exit::Code(WorkerExit::OUT_OF_MEMORY)),
             (true, true) => (fails_at, Exit::Code(1)),
             // The others hang in their collective until they are stopped, or until that gives up.
             (true, false) => (fails_at + COLLECTIVE_MS, Exit::Code(1)),

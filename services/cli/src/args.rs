@@ -206,6 +206,10 @@ pub enum NodeVerb {
     Cordon(commands::node::cordon::Args),
     /// Let new work start on nodes again
     Uncordon(commands::node::uncordon::Args),
+    /// Keep off a node jobs that do not tolerate a taint; what runs there goes on
+    Taint(commands::node::taint::Args),
+    /// Take taints off a node that operators have set
+    Untaint(commands::node::untaint::Args),
     /// Move all work off nodes
     Drain(commands::node::drain::Args),
     /// Make the file that a node joins with

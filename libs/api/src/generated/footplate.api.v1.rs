@@ -10543,6 +10543,30 @@ impl ::prost::Name for NodeGpu {
         "/footplate.api.v1.NodeGpu".into()
     }
 }
+/// What keeps off a node jobs that do not tolerate it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NodeTaint {
+    /// key=value, or a key alone.
+    #[prost(string, tag = "1")]
+    pub taint: ::prost::alloc::string::String,
+    /// Declared by the node's agent (`agent.taints`); else set by an operator.
+    #[prost(bool, tag = "2")]
+    pub declared: bool,
+    #[prost(string, tag = "3")]
+    pub reason: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    pub changed_by: ::prost::alloc::string::String,
+}
+impl ::prost::Name for NodeTaint {
+    const NAME: &'static str = "NodeTaint";
+    const PACKAGE: &'static str = "footplate.api.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.api.v1.NodeTaint".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.api.v1.NodeTaint".into()
+    }
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Node {
     #[prost(string, tag = "1")]
@@ -10591,6 +10615,8 @@ pub struct Node {
     /// Runs it holds ("<run>-<attempt>"), as its last beat said.
     #[prost(string, repeated, tag = "20")]
     pub held: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(message, repeated, tag = "21")]
+    pub taints: ::prost::alloc::vec::Vec<NodeTaint>,
 }
 impl ::prost::Name for Node {
     const NAME: &'static str = "Node";
@@ -10679,6 +10705,9 @@ pub struct NodeRequest {
     /// Of DeclareNodeLost: the generation that is meant; one that has begun since is not declared lost. Absent: the one that is known when this comes.
     #[prost(uint64, optional, tag = "5")]
     pub epoch: ::core::option::Option<u64>,
+    /// Of TaintNode and UntaintNode: key=value, or a key alone; UntaintNode takes off all with that key then.
+    #[prost(string, tag = "6")]
+    pub taint: ::prost::alloc::string::String,
 }
 impl ::prost::Name for NodeRequest {
     const NAME: &'static str = "NodeRequest";
@@ -10911,6 +10940,55 @@ pub mod node_service_client {
                 .insert(GrpcMethod::new("footplate.api.v1.NodeService", "DrainNode"));
             self.inner.unary(req, path, codec).await
         }
+        /// Keep off the node jobs that do not tolerate a taint; what runs goes on.
+        pub async fn taint_node(
+            &mut self,
+            request: impl tonic::IntoRequest<super::NodeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::NodeRequestResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.NodeService/TaintNode",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("footplate.api.v1.NodeService", "TaintNode"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn untaint_node(
+            &mut self,
+            request: impl tonic::IntoRequest<super::NodeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::NodeRequestResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/footplate.api.v1.NodeService/UntaintNode",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("footplate.api.v1.NodeService", "UntaintNode"));
+            self.inner.unary(req, path, codec).await
+        }
         /// An operator's word that the node is gone for good.
         pub async fn declare_node_lost(
             &mut self,
@@ -10980,6 +11058,21 @@ pub mod node_service_server {
             tonic::Status,
         >;
         async fn drain_node(
+            &self,
+            request: tonic::Request<super::NodeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::NodeRequestResponse>,
+            tonic::Status,
+        >;
+        /// Keep off the node jobs that do not tolerate a taint; what runs goes on.
+        async fn taint_node(
+            &self,
+            request: tonic::Request<super::NodeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::NodeRequestResponse>,
+            tonic::Status,
+        >;
+        async fn untaint_node(
             &self,
             request: tonic::Request<super::NodeRequest>,
         ) -> std::result::Result<
@@ -11276,6 +11369,92 @@ pub mod node_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DrainNodeSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/footplate.api.v1.NodeService/TaintNode" => {
+                    #[allow(non_camel_case_types)]
+                    struct TaintNodeSvc<T: NodeService>(pub Arc<T>);
+                    impl<T: NodeService> tonic::server::UnaryService<super::NodeRequest>
+                    for TaintNodeSvc<T> {
+                        type Response = super::NodeRequestResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::NodeRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as NodeService>::taint_node(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = TaintNodeSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/footplate.api.v1.NodeService/UntaintNode" => {
+                    #[allow(non_camel_case_types)]
+                    struct UntaintNodeSvc<T: NodeService>(pub Arc<T>);
+                    impl<T: NodeService> tonic::server::UnaryService<super::NodeRequest>
+                    for UntaintNodeSvc<T> {
+                        type Response = super::NodeRequestResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::NodeRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as NodeService>::untaint_node(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = UntaintNodeSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

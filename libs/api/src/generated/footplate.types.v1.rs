@@ -436,6 +436,9 @@ pub struct PlacementAsk {
     /// Whether all its nodes must stand in one rack; without it they do where that is possible.
     #[prost(bool, tag = "5")]
     pub same_rack: bool,
+    /// The taints of nodes that it does not mind: key=value, or a key alone for all with that key.
+    #[prost(string, repeated, tag = "7")]
+    pub tolerations: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 impl ::prost::Name for PlacementAsk {
     const NAME: &'static str = "PlacementAsk";
@@ -490,6 +493,9 @@ pub struct RetryPolicy {
     pub backoff_ms: ::core::option::Option<u64>,
     #[prost(uint64, optional, tag = "8")]
     pub backoff_max_ms: ::core::option::Option<u64>,
+    /// After it ran out of memory.
+    #[prost(uint32, optional, tag = "9")]
+    pub out_of_memory: ::core::option::Option<u32>,
 }
 impl ::prost::Name for RetryPolicy {
     const NAME: &'static str = "RetryPolicy";

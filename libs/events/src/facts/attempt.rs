@@ -108,6 +108,17 @@ impl Exit {
     }
 }
 
+/// Which memory a worker ran out of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryKind {
+    /// The machine's, or what the job asked of it.
+    Machine,
+    /// A GPU's, or another accelerator's.
+    Accelerator,
+}
+
 /// How one worker ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -122,6 +133,14 @@ pub struct WorkerExit {
     /// The last words: an exception's text from an error file, or the last line of stderr; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
+    /// Which memory it ran out of: the kernel killed it for want of memory, or its last words say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub out_of_memory: Option<MemoryKind>,
+}
+
+impl WorkerExit {
+    /// The exit code by which a program says that it ran out of memory.
+    pub const OUT_OF_MEMORY: i32 = 76;
 }
 
 /// The last number of one logging session.

@@ -1,6 +1,6 @@
 //! Jobs: a run's claim on compute, from its submission to its end.
 
-use super::{JobSpec, Rendezvous};
+use super::{JobSpec, MemoryKind, Rendezvous};
 use footplate_types::{AttemptNumber, Digest, Epoch, GpuUuid, MemberIndex, Millis, NodeName, Rank, RequestId, SlotIndex, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -218,6 +218,8 @@ pub enum Cause {
     UserCode,
     /// The program exited with a code that its job file names as worth a retry, or 75.
     Retryable,
+    /// The program ran out of memory, of the machine or of a GPU: the kernel killed it, its last words say so, or it exited with 76.
+    OutOfMemory,
     /// A client cancelled it.
     Cancelled,
     /// It was preempted.
@@ -251,6 +253,9 @@ pub struct RootCause {
     pub rank: Option<Rank>,
     /// What happened, in words ("exit 7", "signal 11", an exception's text).
     pub what: String,
+    /// Which memory ran out, where one did and it is known which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryKind>,
 }
 
 /// A job is pending again after an attempt.

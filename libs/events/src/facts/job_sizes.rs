@@ -47,8 +47,9 @@ impl JobSpec {
         let nodes = self.placement.nodes.iter().chain(&self.placement.exclude).map(|name| stored_bytes(name.as_str()));
         let models = self.resources.per_node.gpu_models.iter().map(|model| stored_bytes(model.as_str()));
         let objectives = self.objectives.iter().map(|name| stored_bytes(name.as_str()));
+        let tolerations = self.placement.tolerations.iter().map(|toleration| stored_bytes(&toleration.to_string()));
         let names = [self.name.as_str(), self.experiment.as_str()].into_iter().map(stored_bytes);
-        labels.chain(texts).chain(nodes).chain(models).chain(objectives).chain(names).fold(0, u64::saturating_add)
+        labels.chain(texts).chain(nodes).chain(models).chain(objectives).chain(tolerations).chain(names).fold(0, u64::saturating_add)
     }
 
     /// The texts that are a client's own words, with the most characters that each may have.

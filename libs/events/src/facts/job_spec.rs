@@ -1,7 +1,9 @@
 //! What a job asks, as it stands in the ledger. Long things (argv, environment, config) are documents, named by digest.
 
 use super::{AfterJob, ArrayMember};
-use footplate_types::{AttemptNumber, Digest, DisplayName, GpuModel, Invalid, MetricName, Millis, NodeName, QueueName, RunId};
+use footplate_types::{
+    AttemptNumber, Digest, DisplayName, GpuModel, Invalid, MetricName, Millis, NodeName, QueueName, RunId, Taint, Toleration,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -86,6 +88,19 @@ pub struct PlacementAsk {
     /// Whether all its nodes must stand in one rack. Without it they do where that is possible.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub same_rack: bool,
+    /// The taints of nodes that it does not mind.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tolerations: Vec<Toleration>,
+}
+
+impl PlacementAsk {
+    /// The most tolerations of a job, and the most taints of a node that operators set and that its agent declares.
+    pub const TAINTS_MAX: usize = 64;
+
+    /// Whether it may stand on a node with this taint.
+    pub fn tolerates(&self, taint: &Taint) -> bool {
+        self.tolerations.iter().any(|toleration| toleration.tolerates(taint))
+    }
 }
 
 /// How the workers of a node are started.
@@ -169,6 +184,9 @@ pub struct RetryPolicy {
     pub exit_codes: Vec<i32>,
     /// After one of `exit_codes` or 75.
     pub retryable: u32,
+    /// After it ran out of memory.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub out_of_memory: u32,
     /// The wait before the first retry; doubles with each up to `backoff_max`.
     pub backoff: Millis,
     /// The longest wait.
@@ -184,10 +202,16 @@ impl Default for RetryPolicy {
             preempted: 1_000,
             exit_codes: Vec::new(),
             retryable: 100,
+            // It would only run out of it again.
+            out_of_memory: 0,
             backoff: Millis::from_secs(1),
             backoff_max: Millis::from_secs(600),
         }
     }
+}
+
+fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 /// Limits of a job.
@@ -424,6 +448,7 @@ impl JobSpec {
         ] {
             within(&format!("{field} (count)"), count as u64, 0, Self::LIST_MAX as u64)?;
         }
+        within("placement.tolerations (count)", self.placement.tolerations.len() as u64, 0, PlacementAsk::TAINTS_MAX as u64)?;
         let labels = self.labels.iter().map(|label| ("labels", label));
         for (field, (key, value)) in labels.chain(self.placement.labels.iter().map(|label| ("placement.labels", label))) {
             let count = key.chars().count() + value.chars().count();
@@ -456,7 +481,8 @@ impl JobSpec {
                 .saturating_add(retry.infrastructure)
                 .saturating_add(retry.lost)
                 .saturating_add(retry.preempted)
-                .saturating_add(retry.retryable),
+                .saturating_add(retry.retryable)
+                .saturating_add(retry.out_of_memory),
         )
     }
 }

@@ -1,6 +1,6 @@
 //! Nodes: what they have, whether they may be used.
 
-use footplate_types::{Epoch, GpuUuid, NodeShape, RequestId};
+use footplate_types::{Epoch, GpuUuid, NodeShape, RequestId, Taint, Toleration};
 use serde::{Deserialize, Serialize};
 
 /// A node's agent told what the node has: first, after each start, and when the shape changed.
@@ -64,6 +64,31 @@ pub struct NodeDrained {
     pub request: Option<RequestId>,
     /// Why.
     pub reason: String,
+}
+
+/// An operator's taint is on a node: no job that does not tolerate it starts there; what runs goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NodeTainted {
+    /// The request that this answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<RequestId>,
+    /// The taint.
+    pub taint: Taint,
+    /// Why; may be empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+/// Taints that operators had set are off a node; those that its agent declares stay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NodeUntainted {
+    /// The request that this answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<RequestId>,
+    /// Which: one taint, or by a key alone all with that key.
+    pub taint: Toleration,
 }
 
 /// A node is not heard of any more. Releases no claim: only an attempt's `lost` or `exited` does.

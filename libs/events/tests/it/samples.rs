@@ -50,7 +50,7 @@ fn rendezvous() -> Rendezvous {
 }
 
 fn root() -> RootCause {
-    RootCause { member: MemberIndex(1), node: node(), rank: Some(Rank(9)), what: "exit 7".to_owned() }
+    RootCause { member: MemberIndex(1), node: node(), rank: Some(Rank(9)), what: "exit 7".to_owned(), memory: None }
 }
 
 fn session() -> SessionEnd {
@@ -233,6 +233,8 @@ fn request_events() -> Vec<(Subject, Event)> {
         NodeCordonRequested { request: request(), reason: reason.clone() }.into(),
         NodeUncordonRequested { request: request() }.into(),
         NodeDrainRequested { request: request(), reason: reason.clone() }.into(),
+        NodeTaintRequested { request: request(), taint: name(Taint::parse, "dedicated=vision"), reason: reason.clone() }.into(),
+        NodeUntaintRequested { request: request(), taint: name(Toleration::parse, "dedicated") }.into(),
         NodeLossDeclared { request: request(), reason, epoch: None }.into(),
     ];
     let of_job = job.into_iter().map(|event| (Subject::job_request(&project(), run()), event));
@@ -242,7 +244,8 @@ fn request_events() -> Vec<(Subject, Event)> {
 
 fn attempt_events() -> Vec<(Subject, Event)> {
     let (member, epoch) = (MemberIndex(1), Epoch(4));
-    let worker = WorkerExit { rank: Rank(9), exit: Exit::Signal(9), after_ms: 12, message: "CUDA out of memory".to_owned() };
+    let worker =
+        WorkerExit { rank: Rank(9), exit: Exit::Signal(9), after_ms: 12, message: "CUDA out of memory".to_owned(), out_of_memory: None };
     let offsets = FinalOffsets {
         spool: Some(SpoolId::from_bytes([5; 16])),
         tracker: 11,
@@ -343,6 +346,7 @@ fn node_events() -> Vec<(Subject, Event)> {
         rack: Some("r3".to_owned()),
         pool: Some("h200".to_owned()),
         labels: BTreeMap::from([("zone".to_owned(), "b".to_owned())]),
+        ..NodeShape::default()
     };
     let registered = NodeRegistered {
         epoch: Epoch(4),
@@ -358,6 +362,8 @@ fn node_events() -> Vec<(Subject, Event)> {
         NodeCordoned { request: Some(request()), reason: "disk swap".to_owned() }.into(),
         NodeUncordoned { request: Some(request()) }.into(),
         NodeDrained { request: Some(request()), reason: "disk swap".to_owned() }.into(),
+        NodeTainted { request: Some(request()), taint: name(Taint::parse, "dedicated=vision"), reason: "theirs".to_owned() }.into(),
+        NodeUntainted { request: Some(request()), taint: name(Toleration::parse, "dedicated") }.into(),
         NodeLost { epoch: Epoch(4), reason: "no beat for 6m".to_owned() }.into(),
         NodeRefused { request: request(), reason: "no such node".to_owned() }.into(),
     ];

@@ -131,7 +131,7 @@ impl History {
             node: at.clone(),
             epoch,
             obeyed: None,
-            workers: vec![WorkerExit { rank, exit: Exit::Code(0), after_ms: 0, message: String::new() }],
+            workers: vec![WorkerExit { rank, exit: Exit::Code(0), after_ms: 0, message: String::new(), out_of_memory: None }],
             not_started: None,
             offsets: FinalOffsets::default(),
         };

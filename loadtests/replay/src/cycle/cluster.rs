@@ -209,7 +209,13 @@ impl Cluster {
             node: member.placement.node.clone(),
             epoch: member.placement.epoch,
             obeyed: attempt.stop.as_ref().map(|stop| stop.cause),
-            workers: vec![WorkerExit { rank: member.placement.first_rank, exit: Exit::Code(0), after_ms: 0, message: String::new() }],
+            workers: vec![WorkerExit {
+                rank: member.placement.first_rank,
+                exit: Exit::Code(0),
+                after_ms: 0,
+                message: String::new(),
+                out_of_memory: None,
+            }],
             not_started: None,
             offsets: FinalOffsets::default(),
         };

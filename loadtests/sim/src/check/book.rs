@@ -4,7 +4,7 @@ use super::{Checked, Found};
 use crate::instance::Service;
 use footplate_events::facts::{JobSpec, Outcome, QueueConfigured};
 use footplate_events::{Aggregate, Event, Recorded};
-use footplate_types::{EventId, GpuUuid, NodeName, NodeShape, QueueName, RequestId, RunId};
+use footplate_types::{EventId, GpuUuid, NodeName, NodeShape, QueueName, RequestId, RunId, Taint};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is known of a node: each mark with the sequence since which it stands.
@@ -17,6 +17,8 @@ pub(super) struct NodeBook {
     pub(super) drained: Option<u64>,
     pub(super) cordoned: Option<u64>,
     pub(super) bad_gpus: BTreeMap<GpuUuid, u64>,
+    /// What operators have set.
+    pub(super) taints: BTreeMap<Taint, u64>,
 }
 
 impl NodeBook {
@@ -157,6 +159,8 @@ impl Book {
             Event::NodeCordonRequested(fact) => Some(asked(fact.request, false)),
             Event::NodeUncordonRequested(fact) => Some(asked(fact.request, false)),
             Event::NodeDrainRequested(fact) => Some(asked(fact.request, false)),
+            Event::NodeTaintRequested(fact) => Some(asked(fact.request, false)),
+            Event::NodeUntaintRequested(fact) => Some(asked(fact.request, false)),
             Event::NodeLossDeclared(fact) => Some(asked(fact.request, true)),
             _ => None,
         };
@@ -191,6 +195,14 @@ impl Book {
             }
             Event::NodeUncordoned(fact) => {
                 (node.cordoned, node.drained) = (None, None);
+                self.answer(fact.request);
+            }
+            Event::NodeTainted(fact) => {
+                node.taints.entry(fact.taint.clone()).or_insert(at);
+                self.answer(fact.request);
+            }
+            Event::NodeUntainted(fact) => {
+                node.taints.retain(|taint, _| !fact.taint.tolerates(taint));
                 self.answer(fact.request);
             }
             Event::NodeLost(fact) if fact.epoch.0 >= node.epoch => {

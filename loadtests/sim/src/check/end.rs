@@ -18,7 +18,8 @@ fn suits(name: &NodeName, node: &NodeBook, job: &JobBook) -> bool {
     let (ask, each) = (&job.spec.placement, &job.spec.resources.per_node);
     let named = ask.nodes.is_empty() || ask.nodes.contains(name);
     let gpus = node.shape.gpus.iter().filter(|gpu| each.gpu_models.is_empty() || each.gpu_models.contains(&gpu.model)).count();
-    named && !ask.exclude.contains(name) && gpus >= each.gpus as usize && node.shape.slots >= each.slots
+    let welcome = node.taints.keys().all(|taint| ask.tolerates(taint));
+    welcome && named && !ask.exclude.contains(name) && gpus >= each.gpus as usize && node.shape.slots >= each.slots
 }
 
 impl Book {

@@ -88,6 +88,10 @@ impl Book {
             if let Some(since) = node.cordoned.into_iter().chain(bad).find(|since| *since <= seen) {
                 return Err(("closed", format!("{} or its gpu was closed at {since}, seen up to {seen}", member.node)));
             }
+            let minded = node.taints.iter().find(|(taint, since)| **since <= seen && !job.spec.placement.tolerates(taint));
+            if let Some((taint, since)) = minded {
+                return Err(("taint", format!("{} had the taint {taint} since {since}, seen up to {seen}", member.node)));
+            }
             let is_there = |gpu: &footplate_types::GpuUuid| node.shape.gpus.iter().any(|known| known.uuid == *gpu);
             if !member.gpus.iter().all(is_there) || member.slots.iter().any(|slot| slot.0 >= node.shape.slots) {
                 return Err(("units", format!("{} has no such units: {member:?}", member.node)));

@@ -379,6 +379,12 @@ pub(super) fn member_ref(task: &Task) -> MemberRef {
 
 /// Every worker of a member ended in this way.
 pub(super) fn all_ended(task: &Task, exit: &Exit) -> Vec<WorkerExit> {
-    let ended = |at| WorkerExit { rank: Rank(task.first_rank.0 + at), exit: exit.clone(), after_ms: 0, message: String::new() };
+    let ended = |at| WorkerExit {
+        rank: Rank(task.first_rank.0 + at),
+        exit: exit.clone(),
+        after_ms: 0,
+        message: String::new(),
+        out_of_memory: None,
+    };
     (0..task.workers).map(ended).collect()
 }

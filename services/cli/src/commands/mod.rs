@@ -94,6 +94,8 @@ pub async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Verb::Node(verb) => match verb {
             NodeVerb::List(args) => node::list::run(args, ctx).await,
             NodeVerb::Cordon(args) => node::cordon::run(args, ctx).await,
+            NodeVerb::Taint(args) => node::taint::run(args, ctx).await,
+            NodeVerb::Untaint(args) => node::untaint::run(args, ctx).await,
             NodeVerb::Uncordon(args) => node::uncordon::run(args, ctx).await,
             NodeVerb::Token(args) => node::token::run(args, ctx).await,
             NodeVerb::Drain(args) => node::drain::run(args, ctx).await,

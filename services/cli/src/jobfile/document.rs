@@ -6,7 +6,7 @@ use super::after::AfterItem;
 use super::array::ArraySection;
 use super::units::{AtLeast, Backoff, Size, Span};
 use crate::capture::{DirtyRule, LfsRule, MAX_UNTRACKED_DEFAULT, SubmoduleRule};
-use footplate_types::{DisplayName, GpuModel, NodeName, ProjectName, QueueName};
+use footplate_types::{DisplayName, GpuModel, NodeName, ProjectName, QueueName, Toleration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -268,6 +268,9 @@ pub struct PlacementSection {
     /// Whether all its nodes must stand in one rack; without it they do where that is possible.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub same_rack: bool,
+    /// The taints of nodes that it does not mind (`agent.taints`, `footplate node taint`): `key=value`, or a key alone for all with that key.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tolerations: Vec<Toleration>,
 }
 
 /// Its queue and its rank in it. A bare word means the same as `name`.
@@ -360,13 +363,15 @@ pub enum RetryCause {
     Lost,
     /// The program failed.
     Failed,
+    /// The program ran out of memory, of the machine or of a GPU.
+    Oom,
 }
 
 /// How often it is tried again; each cause is counted for itself.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RetrySection {
-    /// The most retries of each cause in `on`, and of exits with one of `exit_codes`. Absent: 3 of `infra`, `lost` and `failed` each, 1000 of
+    /// The most retries of each cause in `on`, and of exits with one of `exit_codes`. Absent: 3 of `infra`, `lost`, `failed` and `oom` each, 1000 of
     /// `preempted`, 100 of `exit_codes`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 1_000_000))]

@@ -7,12 +7,13 @@ use crate::output::Exit;
 use footplate_api::{Client, Target};
 use footplate_blobs::{BlobError, Blobs};
 use footplate_eventlog::Broker;
+use footplate_events::facts::PlacementAsk;
 use footplate_executor_agent::node::declared_nodes;
 use footplate_executor_agent::{AgentConfig, BlobAccess, OnShutdown, ShapeSource, SpoolSizes};
 use footplate_service::Context;
 use footplate_service::config::Config;
-use footplate_types::{Invalid, NodeName};
-use std::collections::BTreeMap;
+use footplate_types::{Invalid, NodeName, Taint};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -51,6 +52,7 @@ fn shape(config: &Config, node: &NodeName) -> Result<ShapeSource, Invalid> {
         pool: (!pool.is_empty()).then_some(pool),
         rack: (!rack.is_empty()).then_some(rack),
         labels: labels(&config.get(&knobs::AGENT_LABELS))?,
+        taints: taints(&config.get(&knobs::AGENT_TAINTS))?,
     })
 }
 
@@ -65,6 +67,18 @@ fn labels(text: &str) -> Result<BTreeMap<String, String>, Invalid> {
         }
     }
     Ok(labels)
+}
+
+/// `key=value,key`.
+fn taints(text: &str) -> Result<BTreeSet<Taint>, Invalid> {
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let taints: BTreeSet<Taint> =
+        parts.map(|part| Taint::parse(part).map_err(|invalid| invalid.of("agent.taints"))).collect::<Result<_, _>>()?;
+    let most = PlacementAsk::TAINTS_MAX;
+    if taints.len() > most {
+        return Err(Invalid::new("agent.taints (count)", taints.len(), format!("0 to {most}")));
+    }
+    Ok(taints)
 }
 
 fn agent_config(config: &Config, node: NodeName, work: PathBuf, endless: bool) -> Result<AgentConfig, Invalid> {

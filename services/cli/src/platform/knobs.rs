@@ -145,6 +145,12 @@ pub const AGENT_LABELS: Knob<String> = Knob::new(
     "",
     "labels of this node, as key=value with commas between them, for placement.labels of a job; empty: those that are found alone",
 );
+/// Taints.
+pub const AGENT_TAINTS: Knob<String> = Knob::new(
+    "agent.taints",
+    "",
+    "what keeps off this node jobs that do not tolerate it (placement.tolerations), as key=value or key with commas between them; empty: nothing",
+);
 /// Where the agent reaches the platform's API.
 pub const AGENT_API: Knob<String> =
     Knob::new("agent.api", "127.0.0.1:7450", "address of the platform, host:port or a URL, where the agent gets and puts bytes");
@@ -291,6 +297,7 @@ pub const ALL: &[&dyn AnyKnob] = &[
     &AGENT_POOL,
     &AGENT_RACK,
     &AGENT_LABELS,
+    &AGENT_TAINTS,
     &AGENT_API,
     &AGENT_CA,
     &AGENT_TOKEN,
@@ -404,6 +411,7 @@ mod tests {
             ("retries: infrastructure", retry.infrastructure.to_string(), "after it could not be prepared or started"),
             ("retries: lost", retry.lost.to_string(), "after a node was lost"),
             ("retries: preempted", retry.preempted.to_string(), "after a preemption or a drain"),
+            ("retries: out of memory", retry.out_of_memory.to_string(), "it would only run out again; `oom` in retry.on grants some"),
             ("retries: retryable exit codes and 75", retry.retryable.to_string(), "75 says: checkpointed, requeue me"),
             ("back-off", format!("{}, doubling up to {}", retry.backoff, retry.backoff_max), "the wait before a retry"),
             ("priority", "0".to_owned(), "inside its queue a larger one goes first; from -1,000,000 to 1,000,000"),

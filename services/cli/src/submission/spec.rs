@@ -67,6 +67,7 @@ pub fn job_spec(file: &JobFile, refs: Refs) -> types::JobSpec {
             exclude: file.placement.exclude.iter().map(ToString::to_string).collect(),
             labels: file.placement.labels.clone().into_iter().collect(),
             same_rack: file.placement.same_rack,
+            tolerations: file.placement.tolerations.iter().map(ToString::to_string).collect(),
         }),
         queue: file.queue.name.to_string(),
         priority: file.queue.priority,
@@ -133,6 +134,7 @@ fn retry(section: &RetrySection) -> types::RetryPolicy {
         infrastructure: budget(RetryCause::Infra, FAILURES_DEFAULT),
         lost: budget(RetryCause::Lost, FAILURES_DEFAULT),
         preempted: budget(RetryCause::Preempted, PREEMPTIONS_DEFAULT),
+        out_of_memory: budget(RetryCause::Oom, FAILURES_DEFAULT),
         exit_codes: section.exit_codes.clone(),
         retryable: Some(section.max.unwrap_or(RETRYABLE_DEFAULT)),
         backoff_ms: Some(section.backoff.first.0),
@@ -175,6 +177,9 @@ mod tests {
         assert_eq!((default.user_code, default.infrastructure, default.lost, default.preempted), (Some(0), Some(3), Some(3), Some(1_000)));
         let some = spec(json!({"retry": {"max": 5, "on": ["preempted", "lost"], "backoff": "2s..8s"}})).retry.unwrap();
         assert_eq!((some.user_code, some.infrastructure, some.lost, some.preempted), (Some(0), Some(0), Some(5), Some(5)));
+        assert_eq!((default.out_of_memory, some.out_of_memory), (Some(0), Some(0)));
+        let oom = spec(json!({"retry": {"on": ["oom"]}})).retry.unwrap();
+        assert_eq!((oom.out_of_memory, oom.user_code, oom.lost), (Some(3), Some(0), Some(0)));
         assert_eq!((some.backoff_ms, some.backoff_max_ms), (Some(2_000), Some(8_000)));
         let none = spec(json!({"retry": {"max": 0}})).retry.unwrap();
         assert_eq!((none.infrastructure, none.lost, none.preempted, none.retryable), (Some(0), Some(0), Some(0), Some(0)));

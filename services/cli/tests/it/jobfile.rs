@@ -48,7 +48,7 @@ env: {vars: {A: "1"}, pass: [HF_HOME]}
 setup: pip install -e .
 launcher: {type: torchrun}
 resources: {nodes: 2, gpus: 8, gpu: {model: [H100, H200], memory: ">=80GB"}, cpus: 96, memory: 1TiB, disk: 500GiB}
-placement: {pool: train, nodes: [n1], exclude: [n17], labels: {net: ib}, same_rack: true}
+placement: {pool: train, nodes: [n1], exclude: [n17], labels: {net: ib}, same_rack: true, tolerations: [dedicated=vision, flaky]}
 queue: {name: urgent, priority: 50, preemptible: true}
 after: [{run: 8f2c, when: any}]
 array: {indices: "0-9", at_once: 2}

@@ -133,6 +133,8 @@ const METHODS: &[(&str, From, bool)] = &[
     ("NodeService/GetNode", From::Anyone, false),
     ("NodeService/CordonNode", From::PlatformAdmin, false),
     ("NodeService/UncordonNode", From::PlatformAdmin, false),
+    ("NodeService/TaintNode", From::PlatformAdmin, false),
+    ("NodeService/UntaintNode", From::PlatformAdmin, false),
     ("NodeService/DrainNode", From::PlatformAdmin, false),
     ("NodeService/DeclareNodeLost", From::PlatformAdmin, false),
     ("PrincipalService/CreatePrincipal", From::Anyone, false),

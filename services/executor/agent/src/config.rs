@@ -2,7 +2,13 @@
 
 use crate::{aside::AsideLimits, node::ShapeSource, prepare::UnpackLimits, socket::IntakeLimits, spool::SpoolError};
 use footplate_types::NodeName;
-use std::{collections::BTreeMap, ffi::OsString, io, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
+    io,
+    path::PathBuf,
+    time::Duration,
+};
 
 /// What to do with the members when the agent is asked to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +141,14 @@ impl AgentConfig {
             node,
             work,
             address: "127.0.0.1".to_owned(),
-            shape: ShapeSource::Detected { slots: None, ignore_gpus: false, pool: None, rack: None, labels: BTreeMap::new() },
+            shape: ShapeSource::Detected {
+                slots: None,
+                ignore_gpus: false,
+                pool: None,
+                rack: None,
+                labels: BTreeMap::new(),
+                taints: BTreeSet::new(),
+            },
             lease: Some(Duration::from_secs(300)),
             beat_every: None,
             shim_command: vec!["/proc/self/exe".into(), "shim".into()],

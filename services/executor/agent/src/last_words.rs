@@ -2,12 +2,14 @@
 //! reading the ends of its files.
 
 use crate::{
+    out_of_memory,
     prepare::error_file,
     shim::{EndedBy, Exit as ShimExit, WorkerExit as ShimWorkerExit},
 };
-use footplate_events::facts::{Exit, StopCause, WorkerExit, cut_text};
+use footplate_events::facts::{Exit, MemoryKind, StopCause, WorkerExit, cut_text};
 use footplate_types::Rank;
 use std::{
+    collections::BTreeMap,
     fs::File,
     io,
     os::unix::fs::FileExt as _,
@@ -49,14 +51,23 @@ pub(crate) fn worker_exits(exit: &ShimExit, member_dir: &Path, stderr_of: impl F
     let said = |worker| message(exit, worker, &error_file(member_dir, worker.rank), &stderr_of(worker.rank));
     let mut told: Vec<(&ShimWorkerExit, String)> = exit.workers.iter().map(|worker| (worker, said(worker))).collect();
     put_echoes_last(&mut told);
+    let memory = |(worker, said): &(&ShimWorkerExit, String)| (worker.rank, out_of_memory::kind(worker, exit.out_of_memory, said));
+    let memories: BTreeMap<u32, Option<MemoryKind>> = told.iter().map(memory).collect();
     let culprit = told.iter().find(|(worker, _)| is_failure(worker)).map(|(worker, _)| worker.rank);
     for (_, message) in told.iter_mut().filter(|(worker, _)| worker.ended_by == EndedBy::Peer && !worker.succeeded()) {
         let who = culprit.map_or_else(|| "another worker".to_owned(), |rank| format!("rank {rank}"));
         *message = format!("stopped by the platform after {who} had failed");
     }
+    let memory = |rank: u32| memories.get(&rank).copied().flatten();
     let after_ms = |at_ns: i64| u64::try_from((at_ns - first_ns) / 1_000_000).unwrap_or(0);
     told.into_iter()
-        .map(|(worker, message)| WorkerExit { rank: Rank(worker.rank), exit: ended(worker), after_ms: after_ms(worker.at_ns), message })
+        .map(|(worker, message)| WorkerExit {
+            rank: Rank(worker.rank),
+            exit: ended(worker),
+            after_ms: after_ms(worker.at_ns),
+            message,
+            out_of_memory: memory(worker.rank),
+        })
         .collect()
 }
 
@@ -99,9 +110,11 @@ fn message(exit: &ShimExit, worker: &ShimWorkerExit, error_file: &Path, stderr: 
         return short(error);
     }
     let said = exception(error_file).or_else(|| last_line(stderr)).unwrap_or_default();
-    // 137 is a shell's way to say that what it ran died of signal 9.
-    let killed = worker.signal == Some(9) || worker.code == Some(137);
-    if exit.out_of_memory && killed { short(&format!("killed for want of memory; {said}")) } else { short(&said) }
+    if exit.out_of_memory && out_of_memory::was_killed(worker) {
+        short(&format!("killed for want of memory; {said}"))
+    } else {
+        short(&said)
+    }
 }
 
 fn short(text: &str) -> String {

@@ -15,6 +15,7 @@ mod hands;
 mod last_words;
 mod members;
 pub mod node;
+mod out_of_memory;
 pub mod prepare;
 mod record;
 pub mod shim;

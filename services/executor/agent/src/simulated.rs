@@ -107,7 +107,7 @@ impl Hands for Simulated {
             (End::Recorded, None) => (None, Some("the simulated agent was started anew".to_owned())),
         };
         let exit = if obeyed.is_some() { Exit::Signal(15) } else { Exit::Code(0) };
-        let one = |rank| WorkerExit { rank, exit: exit.clone(), after_ms: 0, message: String::new() };
+        let one = |rank| WorkerExit { rank, exit: exit.clone(), after_ms: 0, message: String::new(), out_of_memory: None };
         let workers = if ran.is_some() { Self::ranks(task).map(one).collect() } else { Vec::new() };
         let offsets = FinalOffsets { spool: Some(self.spool), ..FinalOffsets::default() };
         let exited =

@@ -74,7 +74,7 @@ fn exited(name: &str, member: u32) -> Reported {
         node: node(name),
         epoch: Epoch(1),
         obeyed: None,
-        workers: vec![WorkerExit { rank: Rank(member), exit: Exit::Code(0), after_ms: 0, message: String::new() }],
+        workers: vec![WorkerExit { rank: Rank(member), exit: Exit::Code(0), after_ms: 0, message: String::new(), out_of_memory: None }],
         not_started: None,
         offsets: FinalOffsets::default(),
     };
@@ -358,7 +358,13 @@ fn a_gang_whose_end_does_not_fit_into_one_event_ends_in_several_and_loses_no_exi
             let mut reported = exited(&name, member);
             if let ExecutorReport::Exited { exited, .. } = &mut reported.report {
                 exited.workers = (0..100)
-                    .map(|rank| WorkerExit { rank: Rank(rank), exit: Exit::Code(3), after_ms: 0, message: words.clone() })
+                    .map(|rank| WorkerExit {
+                        rank: Rank(rank),
+                        exit: Exit::Code(3),
+                        after_ms: 0,
+                        message: words.clone(),
+                        out_of_memory: None,
+                    })
                     .collect();
             }
             reported

@@ -1,8 +1,11 @@
 //! What the inventory's leader writes: answers to requests, what agents told, and who is not heard of any more.
 
 use crate::state::{Inventory, RequestKind};
+use crate::taints;
 use footplate_es::Decision;
-use footplate_events::facts::{NodeCordoned, NodeDrained, NodeHealthChanged, NodeLost, NodeRefused, NodeRegistered, NodeUncordoned};
+use footplate_events::facts::{
+    NodeCordoned, NodeDrained, NodeHealthChanged, NodeLost, NodeRefused, NodeRegistered, NodeTainted, NodeUncordoned, NodeUntainted,
+};
 use footplate_events::messages::{InventoryReport, NodeWatch, Watch};
 use footplate_events::{Event, Subject};
 use footplate_types::{Epoch, GpuUuid, NodeName, RequestId};
@@ -39,13 +42,26 @@ pub fn decide(
 fn answers(state: &Inventory) -> Vec<Decision> {
     let mut decisions = Vec::new();
     let mut lost = BTreeSet::new();
+    let mut tainted = BTreeSet::new();
     for (request, asked) in state.pending() {
+        // What a later one comes to depends on what the first has left: it is answered once that is folded.
+        if matches!(asked.kind, RequestKind::Taint(..) | RequestKind::Untaint(_)) && !tainted.insert(&asked.node) {
+            continue;
+        }
         let known = state.node(&asked.node).and_then(|node| node.registered.as_ref());
         let event: Event = match (&asked.kind, known) {
             (_, None) => refusal(state, request, &asked.node).into(),
             (RequestKind::Cordon(reason), Some(_)) => NodeCordoned { request: Some(request), reason: reason.clone() }.into(),
             (RequestKind::Uncordon, Some(_)) => NodeUncordoned { request: Some(request) }.into(),
             (RequestKind::Drain(reason), Some(_)) => NodeDrained { request: Some(request), reason: reason.clone() }.into(),
+            (RequestKind::Taint(taint, reason), Some(_)) => match taints::lacks_room(state, &asked.node, taint) {
+                Some(reason) => NodeRefused { request, reason }.into(),
+                None => NodeTainted { request: Some(request), taint: taint.clone(), reason: reason.clone() }.into(),
+            },
+            (RequestKind::Untaint(taint), Some(_)) => match taints::has_none(state, &asked.node, taint) {
+                Some(reason) => NodeRefused { request, reason }.into(),
+                None => NodeUntainted { request: Some(request), taint: taint.clone() }.into(),
+            },
             (RequestKind::DeclareLost(_, Some(meant)), Some(registered)) if *meant < registered.epoch => {
                 over(request, *meant, registered).into()
             }

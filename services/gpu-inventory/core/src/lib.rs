@@ -4,6 +4,7 @@
 
 mod decide;
 mod state;
+mod taints;
 
 pub use decide::{Reported, decide};
 pub use state::{Inventory, Mark, NodeState, PendingRequest, RequestKind};

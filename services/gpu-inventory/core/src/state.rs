@@ -3,7 +3,7 @@
 use footplate_es::{Cause, Evolve, Project};
 use footplate_events::facts::NodeRegistered;
 use footplate_events::{Event, Recorded};
-use footplate_types::{Epoch, GpuUuid, NodeName, RequestId};
+use footplate_types::{Epoch, GpuUuid, NodeName, RequestId, Taint, Toleration};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -28,6 +28,9 @@ pub struct NodeState {
     pub cordoned: Option<Mark>,
     /// It is being emptied.
     pub drained: Option<Mark>,
+    /// What operators have set to keep off jobs that do not tolerate it.
+    #[serde(default)]
+    pub taints: BTreeMap<Taint, Mark>,
     /// It is not heard of any more.
     pub lost: Option<Mark>,
     /// The node as a whole is unhealthy; why.
@@ -66,6 +69,10 @@ pub enum RequestKind {
     Uncordon,
     /// Empty it.
     Drain(String),
+    /// Keep off who does not tolerate it; why.
+    Taint(Taint, String),
+    /// Let them in again.
+    Untaint(Toleration),
     /// It is gone.
     DeclareLost(String, Option<Epoch>),
 }
@@ -137,6 +144,10 @@ impl Evolve for Inventory {
             Event::NodeCordonRequested(fact) => return self.ask(recorded, name, fact.request, RequestKind::Cordon(fact.reason.clone())),
             Event::NodeUncordonRequested(fact) => return self.ask(recorded, name, fact.request, RequestKind::Uncordon),
             Event::NodeDrainRequested(fact) => return self.ask(recorded, name, fact.request, RequestKind::Drain(fact.reason.clone())),
+            Event::NodeTaintRequested(fact) => {
+                return self.ask(recorded, name, fact.request, RequestKind::Taint(fact.taint.clone(), fact.reason.clone()));
+            }
+            Event::NodeUntaintRequested(fact) => return self.ask(recorded, name, fact.request, RequestKind::Untaint(fact.taint.clone())),
             Event::NodeLossDeclared(fact) => {
                 return self.ask(recorded, name, fact.request, RequestKind::DeclareLost(fact.reason.clone(), fact.epoch));
             }
@@ -172,6 +183,14 @@ impl Evolve for Inventory {
             }
             Event::NodeDrained(fact) => {
                 node.drained = mark(&fact.reason);
+                answer = (fact.request, None);
+            }
+            Event::NodeTainted(fact) => {
+                node.taints.extend(mark(&fact.reason).map(|mark| (fact.taint.clone(), mark)));
+                answer = (fact.request, None);
+            }
+            Event::NodeUntainted(fact) => {
+                node.taints.retain(|taint, _| !fact.taint.tolerates(taint));
                 answer = (fact.request, None);
             }
             Event::NodeLost(fact) => {

@@ -177,3 +177,61 @@ fn health_is_written_on_change_alone() {
     );
     assert_eq!(step(&mut story, &[changed(true)], &watch, 0).len(), 1);
 }
+
+#[test]
+fn taints_are_set_and_taken_off_one_after_the_other_and_a_key_alone_takes_off_all_with_it() {
+    let mut story = registered();
+    let id = |n: u8| RequestId::from_bytes([n; 16]);
+    let subject = Subject::node_request(&node());
+    let taint = |text: &str| Taint::parse(text).unwrap();
+    let asks = |story: &mut Story, n: u8, text: &str| {
+        story
+            .record(Subject::node_request(&node()), NodeTaintRequested { request: id(n), taint: taint(text), reason: "theirs".to_owned() });
+    };
+    asks(&mut story, 1, "dedicated=vision");
+    asks(&mut story, 2, "dedicated=speech");
+    asks(&mut story, 3, "broken");
+    story.record(subject, NodeUntaintRequested { request: id(4), taint: Toleration::parse("dedicated").unwrap() });
+    // One answer a look: each sees what the one before has left.
+    let watch = Watch::default();
+    for n in 1..=4u8 {
+        let (decisions, _) = decide(&story.folded(), &[], &watch, Duration::ZERO, MARGIN);
+        assert_eq!(decisions.len(), 1, "{n}: {decisions:?}");
+        decisions.into_iter().for_each(|decision| _ = story.record(decision.subject, decision.event));
+    }
+    let state: Inventory = story.folded();
+    assert!((1..=4).all(|n| state.answer(&id(n)) == Some(&None)));
+    let left: Vec<String> = state.node(&node()).unwrap().taints.keys().map(ToString::to_string).collect();
+    assert_eq!(left, ["broken"]);
+    assert_eq!(state.node(&node()).unwrap().taints[&taint("broken")].reason, "theirs");
+    assert_eq!(state.node(&node()).unwrap().state(), "ready", "a taint closes no node");
+}
+
+#[test]
+fn a_taint_that_is_not_there_or_is_the_agents_own_is_not_taken_off() {
+    let mut story = Story::new();
+    let mut told = fact(1, 2);
+    told.shape.taints.insert(Taint::parse("dedicated=vision").unwrap());
+    story.record(Subject::node(&node()), told);
+    for (n, text, words) in [(1u8, "dedicated", "agent.taints"), (2, "broken=disk", "it has dedicated=vision")] {
+        let request = RequestId::from_bytes([n; 16]);
+        story.record(Subject::node_request(&node()), NodeUntaintRequested { request, taint: Toleration::parse(text).unwrap() });
+        step(&mut story, &[], &Watch::default(), 0);
+        let refused = story.folded::<Inventory>().answer(&request).unwrap().clone().unwrap();
+        assert!(refused.contains(words), "{refused}");
+    }
+}
+
+#[test]
+fn a_node_takes_only_so_many_taints_of_operators() {
+    let mut story = registered();
+    for n in 0..=PlacementAsk::TAINTS_MAX {
+        let (request, taint) = (RequestId::from_bytes([n as u8; 16]), Taint::parse(&format!("t{n}")).unwrap());
+        story.record(Subject::node_request(&node()), NodeTaintRequested { request, taint, reason: String::new() });
+        step(&mut story, &[], &Watch::default(), 0);
+    }
+    let state: Inventory = story.folded();
+    assert_eq!(state.node(&node()).unwrap().taints.len(), PlacementAsk::TAINTS_MAX);
+    let refused = state.answer(&RequestId::from_bytes([PlacementAsk::TAINTS_MAX as u8; 16])).unwrap().clone().unwrap();
+    assert!(refused.contains("64 taints"), "{refused}");
+}

@@ -2,22 +2,37 @@
 
 use footplate_api::server::principal;
 use footplate_api::v1::{
-    GetNodeRequest, GetNodeResponse, ListNodesRequest, ListNodesResponse, Node, NodeGpu, NodeRequest, NodeRequestResponse,
+    GetNodeRequest, GetNodeResponse, ListNodesRequest, ListNodesResponse, Node, NodeGpu, NodeRequest, NodeRequestResponse, NodeTaint,
     node_service_server::NodeService,
 };
 use footplate_api::{Refusal, reason};
 use footplate_eventlog::beats::SharedBeats;
-use footplate_events::facts::{NodeCordonRequested, NodeDrainRequested, NodeLossDeclared, NodeUncordonRequested, cut_text};
+use footplate_events::facts::{
+    NodeCordonRequested, NodeDrainRequested, NodeLossDeclared, NodeTaintRequested, NodeUncordonRequested, NodeUntaintRequested, cut_text,
+};
 use footplate_events::{Event, Subject};
 use footplate_gpu_inventory_core::{Inventory, NodeState};
 use footplate_shell::{Shell, TRIES, repeated};
-use footplate_types::{Epoch, EventId, NodeName, PrincipalId, RequestId};
+use footplate_types::{Epoch, EventId, NodeName, PrincipalId, RequestId, Taint, Toleration};
 use tonic::{Request, Response, Status};
 
 #[derive(Clone)]
 pub(crate) struct Nodes {
     shell: Shell<Inventory>,
     beats: SharedBeats,
+}
+
+/// A node's taints: those that its agent declares, then those that operators have set.
+fn taints(node: &NodeState) -> impl Iterator<Item = NodeTaint> {
+    let declared = node.registered.iter().flat_map(|registered| &registered.shape.taints);
+    let declared = declared.map(|taint| NodeTaint { taint: taint.to_string(), declared: true, ..NodeTaint::default() });
+    let of_operators = node.taints.iter().map(|(taint, mark)| NodeTaint {
+        taint: taint.to_string(),
+        declared: false,
+        reason: mark.reason.clone(),
+        changed_by: mark.by.clone(),
+    });
+    declared.chain(of_operators)
 }
 
 impl Nodes {
@@ -56,6 +71,7 @@ impl Nodes {
             pool: shape.pool.clone().unwrap_or_default(),
             rack: shape.rack.clone().unwrap_or_default(),
             labels: shape.labels.clone().into_iter().collect(),
+            taints: taints(node).collect(),
             address: registered.address.clone(),
             agent_version: registered.agent_version.clone(),
             reason: mark.map(|mark| mark.reason.clone()).or_else(|| node.unhealthy.clone()).unwrap_or_default(),
@@ -167,6 +183,16 @@ impl NodeService for Nodes {
 
     async fn drain_node(&self, request: Request<NodeRequest>) -> Result<Response<NodeRequestResponse>, Status> {
         self.ask(request, |request, reason, _| NodeDrainRequested { request, reason }.into()).await
+    }
+
+    async fn taint_node(&self, request: Request<NodeRequest>) -> Result<Response<NodeRequestResponse>, Status> {
+        let taint = Taint::parse(&request.get_ref().taint).map_err(Refusal::from)?;
+        self.ask(request, move |request, reason, _| NodeTaintRequested { request, taint: taint.clone(), reason }.into()).await
+    }
+
+    async fn untaint_node(&self, request: Request<NodeRequest>) -> Result<Response<NodeRequestResponse>, Status> {
+        let taint = Toleration::parse(&request.get_ref().taint).map_err(|invalid| Refusal::from(invalid.of("taint")))?;
+        self.ask(request, move |request, _, _| NodeUntaintRequested { request, taint: taint.clone() }.into()).await
     }
 
     async fn declare_node_lost(&self, request: Request<NodeRequest>) -> Result<Response<NodeRequestResponse>, Status> {

@@ -6,8 +6,8 @@
 
 use crate::state::{Holding, Job, Node, Stage, Stamp, State};
 use footplate_events::facts::{JobSpec, PerNode, WaitReason};
-use footplate_types::{Digest, Gpu, GpuModel, NodeName, NodeShape, QueueName};
-use std::collections::BTreeMap;
+use footplate_types::{Digest, Gpu, GpuModel, NodeName, NodeShape, QueueName, Taint};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The most demands that are told, those that ask the most first; how many are beyond is counted.
@@ -46,6 +46,7 @@ pub struct Idle {
 struct KindKey {
     pool: Option<String>,
     labels: BTreeMap<String, String>,
+    taints: BTreeSet<Taint>,
     gpus: BTreeMap<(GpuModel, u64), u32>,
     slots: u32,
     cpus: u32,
@@ -59,7 +60,7 @@ impl KindKey {
             *gpus.entry((gpu.model.clone(), gpu.memory_bytes)).or_default() += 1;
         }
         let (pool, slots, cpus, memory) = (shape.pool.clone(), shape.slots, shape.cpus, shape.memory_bytes / MEMORY_STEP);
-        Self { pool, labels: shape.labels.clone(), gpus, slots, cpus, memory }
+        Self { pool, labels: shape.labels.clone(), taints: shape.taints.clone(), gpus, slots, cpus, memory }
     }
 }
 

@@ -30,7 +30,7 @@ pub use forecast::Forecast;
 pub(crate) use forecast::forecast;
 pub use ground::Memory;
 pub(crate) use shares::Shares;
-pub(crate) use waiting::{Lack, closed_and_free, lack, never, too_few_open};
+pub(crate) use waiting::{Lack, closed_and_free, lack, never, tainted_and_free, too_few_open};
 
 use crate::facts::{Facts, Settled};
 use crate::state::State;

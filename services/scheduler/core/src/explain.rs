@@ -1,6 +1,6 @@
 //! Why a job waits, told afresh: the recorded reason says only its kind for certain; the numbers are of this moment.
 
-use crate::decide::{Board, Forecast, Lack, Shape, Shares, When, array, closed_and_free, forecast, lack, too_few_open};
+use crate::decide::{Board, Forecast, Lack, Shape, Shares, When, array, closed_and_free, forecast, lack, tainted_and_free, too_few_open};
 use crate::state::{Job, Node, Stage, State};
 use footplate_events::facts::{JobSpec, WaitReason};
 use footplate_types::{NodeName, RunId, Timestamp};
@@ -125,16 +125,23 @@ fn opened_by((name, node): (&NodeName, &Node)) -> String {
     }
 }
 
+/// What would let the job onto nodes that a taint keeps it off, behind the other ways out; empty when none would.
+fn tolerating(state: &State, spec: &JobSpec) -> String {
+    let Some((name, taint)) = tainted_and_free(state, spec).next() else { return String::new() };
+    format!("; or it has to tolerate {taint} (placement.tolerations), or the taint be taken off: `footplate node untaint {name} {taint}`")
+}
+
 /// What would free what the job asks for.
 fn room_comes(state: &State, job: &Job) -> String {
     let closed: Vec<String> = closed_and_free(state, &job.spec).into_iter().take(NODES_NAMED).map(opened_by).collect();
     let opened = closed.join(", or ");
+    let tolerating = tolerating(state, &job.spec);
     if too_few_open(&mut Board::of(state), Shape::of(job)) && !opened.is_empty() {
-        return format!("a closed node has to be opened: {opened}; or a node has to join");
+        return format!("a closed node has to be opened: {opened}; or a node has to join{tolerating}");
     }
     let preempting = if job.spec.preemptible { "" } else { "; a larger priority may also preempt what is preemptible" };
     let opened = if opened.is_empty() { opened } else { format!("; or a closed node be opened: {opened}") };
-    format!("running work has to end, or a node has to join{preempting}{opened}")
+    format!("running work has to end, or a node has to join{preempting}{opened}{tolerating}")
 }
 
 fn change(state: &State, job: &Job, reason: &WaitReason) -> String {
@@ -155,7 +162,9 @@ fn change(state: &State, job: &Job, reason: &WaitReason) -> String {
             format!("work of queue {} has to end, its quota or guarantee be raised, or the job ask for less", job.spec.queue)
         }
         WaitReason::Resources { .. } => room_comes(state, job),
-        WaitReason::NoSuchNode { .. } => "a node that can take it has to join, or the job has to ask for less".to_owned(),
+        WaitReason::NoSuchNode { .. } => {
+            format!("a node that can take it has to join, or the job has to ask for less{}", tolerating(state, &job.spec))
+        }
         WaitReason::Backoff => "its back-off after a failed attempt has to be over; it is then tried again by itself".to_owned(),
         WaitReason::Preempting => "preempted work has to leave; it starts right after".to_owned(),
         WaitReason::Array { .. } => "others of its array have to end: it was submitted with this limit (array.at_once)".to_owned(),

@@ -226,6 +226,7 @@ pub(crate) const fn cause_word(cause: Cause) -> &'static str {
         Cause::Success => "success",
         Cause::UserCode => "user_code",
         Cause::Retryable => "retryable",
+        Cause::OutOfMemory => "out_of_memory",
         Cause::Cancelled => "cancelled",
         Cause::Preempted => "preempted",
         Cause::Drained => "drained",

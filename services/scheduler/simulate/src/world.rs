@@ -321,7 +321,13 @@ impl World<'_> {
             node: member.placement.node.clone(),
             epoch: member.placement.epoch,
             obeyed,
-            workers: vec![WorkerExit { rank: member.placement.first_rank, exit: Exit::Code(code), after_ms: 0, message: String::new() }],
+            workers: vec![WorkerExit {
+                rank: member.placement.first_rank,
+                exit: Exit::Code(code),
+                after_ms: 0,
+                message: String::new(),
+                out_of_memory: None,
+            }],
             not_started: None,
             offsets: FinalOffsets::default(),
         };

@@ -3,8 +3,10 @@
 pub mod cordon;
 pub mod drain;
 pub mod list;
+pub mod taint;
 pub mod token;
 pub mod uncordon;
+pub mod untaint;
 
 use crate::{
     call,

@@ -15,9 +15,9 @@
 //! island = 0
 //! ```
 
-use footplate_types::{ByteSize, Digest, Gpu, GpuModel, GpuUuid, Invalid, NodeName, NodeShape, NvlinkIsland};
+use footplate_types::{ByteSize, Digest, Gpu, GpuModel, GpuUuid, Invalid, NodeName, NodeShape, NvlinkIsland, Taint};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The most nodes of one file.
 const NODES_MOST: u32 = 10_000;
@@ -66,6 +66,8 @@ struct NodeEntry {
     pool: Option<String>,
     #[serde(default)]
     labels: BTreeMap<String, String>,
+    #[serde(default)]
+    taints: BTreeSet<Taint>,
     #[serde(default)]
     gpu: Vec<GpuEntry>,
 }
@@ -134,6 +136,7 @@ fn shape(entry: &NodeEntry, name: &NodeName) -> Result<NodeShape, Invalid> {
         rack: entry.rack.clone(),
         pool: entry.pool.clone(),
         labels: entry.labels.clone(),
+        taints: entry.taints.clone(),
     })
 }
 

@@ -8,8 +8,8 @@ mod sample;
 pub use declared::{DeclaredError, DeclaredNode, declared_nodes};
 pub use sample::{Sampler, Seen};
 
-use footplate_types::NodeShape;
-use std::collections::BTreeMap;
+use footplate_types::{NodeShape, Taint};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Where a node's shape comes from.
@@ -27,6 +27,8 @@ pub enum ShapeSource {
         rack: Option<String>,
         /// Labels, beside those that are found; of two with one key these count.
         labels: BTreeMap<String, String>,
+        /// What keeps off it jobs that do not tolerate it.
+        taints: BTreeSet<Taint>,
     },
     /// Declared, for tests and simulation.
     Declared(NodeShape),
@@ -37,7 +39,7 @@ impl ShapeSource {
     pub fn shape(&self, work: &Path) -> NodeShape {
         match self {
             Self::Declared(shape) => shape.clone(),
-            Self::Detected { slots, ignore_gpus, pool, rack, labels } => {
+            Self::Detected { slots, ignore_gpus, pool, rack, labels, taints } => {
                 let found = if *ignore_gpus { gpu::Found::default() } else { gpu::detect() };
                 let cpus = host::cpus();
                 let slots = if found.gpus.is_empty() { slots.unwrap_or(cpus) } else { 0 };
@@ -50,6 +52,7 @@ impl ShapeSource {
                     rack: rack.clone(),
                     pool: pool.clone(),
                     labels: found.labels.into_iter().chain(labels.clone()).collect(),
+                    taints: taints.clone(),
                 }
             }
         }

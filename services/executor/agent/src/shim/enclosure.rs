@@ -91,13 +91,15 @@ impl Enclosure {
         listed.lines().filter_map(|line| tree::identify(line.trim().parse().ok()?)).collect()
     }
 
-    /// Whether the kernel has killed here for want of memory.
-    pub(crate) fn out_of_memory(&self) -> bool {
-        let Some(memory) = &self.memory else { return false };
-        ["memory.events", "memory.oom_control"].iter().any(|file| {
-            let text = fs::read_to_string(memory.join(file)).unwrap_or_default();
-            text.lines().any(|line| line.strip_prefix("oom_kill ").is_some_and(|count| count.trim() != "0"))
-        })
+    /// Whether the kernel has killed here for want of memory; `None` where nobody counts it for this group alone.
+    pub(crate) fn out_of_memory(&self) -> Option<bool> {
+        // The unified tree counts it without a limit too.
+        let group = self.memory.as_ref().unwrap_or(&self.path);
+        let counts = ["memory.events", "memory.oom_control"].iter().filter_map(|file| {
+            let text = fs::read_to_string(group.join(file)).ok()?;
+            count(&text, "oom_kill")
+        });
+        counts.max().map(|most| most > 0)
     }
 
     /// Removes the empty group.
@@ -106,6 +108,16 @@ impl Enclosure {
             let _ = fs::remove_dir(group);
         }
     }
+}
+
+/// How many processes of this machine the kernel has killed for want of memory since the boot, as far as it says.
+pub(crate) fn killed_on_machine() -> Option<u64> {
+    count(&fs::read_to_string("/proc/vmstat").ok()?, "oom_kill")
+}
+
+/// The number that stands behind `name` on a line of its own.
+fn count(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
 fn make(parent: &Path, name: &str) -> Option<PathBuf> {

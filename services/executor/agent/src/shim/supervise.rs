@@ -2,7 +2,7 @@
 
 use super::{
     ShimError,
-    enclosure::Enclosure,
+    enclosure::{Enclosure, killed_on_machine},
     files::{EndedBy, Exit, Lease, MemberDir, ProcessId, ShimSpec, Stop, WorkerExit},
     tree,
 };
@@ -62,6 +62,8 @@ pub(super) struct World {
     /// Who outlived the workers and was killed.
     leftovers: BTreeSet<ProcessId>,
     terminated_leftovers: bool,
+    /// How many the kernel had killed on this machine for want of memory before.
+    killed_before: Option<u64>,
 }
 
 /// How far the end has come. Deadlines are boot-time nanoseconds.
@@ -105,6 +107,7 @@ impl World {
             lease_expired: false,
             leftovers: BTreeSet::new(),
             terminated_leftovers: false,
+            killed_before: killed_on_machine(),
         }
     }
 
@@ -306,8 +309,21 @@ impl World {
         let _ = poll(&mut watched, Some(&timeout));
     }
 
+    /// Whether the kernel killed here for want of memory. Where no group of its own counts that, the machine's count must have risen while
+    /// this ran, and a worker must have been killed that nobody here had stopped: another job's kill may then be taken for ours, only for
+    /// somebody who was killed by a hand unseen at the same time.
+    fn out_of_memory(&self) -> bool {
+        let killed = |worker: &WorkerExit| {
+            worker.ended_by == EndedBy::Itself && (worker.signal == Some(Signal::KILL.as_raw()) || worker.code == Some(137))
+        };
+        self.enclosure.as_ref().and_then(Enclosure::out_of_memory).unwrap_or_else(|| {
+            let rose = self.killed_before.zip(killed_on_machine()).is_some_and(|(before, now)| now > before);
+            rose && self.ended.iter().any(killed)
+        })
+    }
+
     fn into_exit(self) -> Exit {
-        let out_of_memory = self.enclosure.as_ref().is_some_and(Enclosure::out_of_memory);
+        let out_of_memory = self.out_of_memory();
         if let Some(enclosure) = &self.enclosure {
             enclosure.remove();
         }

@@ -3,7 +3,7 @@
 use crate::node::{Node, SOON, launch};
 use footplate_eventlog::StreamName;
 use footplate_events::{
-    facts::{Exit, LogStream, StopCause},
+    facts::{Exit, LogStream, MemoryKind, StopCause},
     messages::{BeatMessage, ExecutorReport, InventoryReport, Report, ReportBody, RunCommand, SpoolPosition, Task, TrackerReport},
 };
 use footplate_executor_agent::{AgentError, OnShutdown};
@@ -427,6 +427,16 @@ async fn samples_of_the_node_go_into_its_own_series() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_whose_last_words_are_of_a_full_gpu_ran_out_of_memory() {
+    let mut node = Node::started().await;
+    let said = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB.";
+    let task = node.shell(1, &format!("echo Traceback >&2; echo '{said}' >&2; exit 1"));
+    node.run_member(&task).await;
+    let worker = node.exited(run(1)).await.workers.remove(0);
+    assert_eq!((worker.exit, worker.out_of_memory), (Exit::Code(1), Some(MemoryKind::Accelerator)), "{}", worker.message);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_eats_more_memory_than_it_asked_is_killed_and_told_why() {
     let mut node = Node::started().await;
     let mut task = node.shell(1, "python3 -c 'x = bytearray(600 << 20); print(len(x))'");
@@ -438,6 +448,7 @@ async fn a_member_that_eats_more_memory_than_it_asked_is_killed_and_told_why() {
         return;
     }
     assert!(exited.workers[0].message.contains("memory"), "{exited:?}");
+    assert_eq!(exited.workers[0].out_of_memory, Some(MemoryKind::Machine), "{exited:?}");
     node.log_says(run(1), 0, LogStream::Platform, "memory").await;
 }
 

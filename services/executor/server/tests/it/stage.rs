@@ -132,7 +132,7 @@ impl Stage {
             node: node(name),
             epoch: Epoch(1),
             obeyed: None,
-            workers: vec![WorkerExit { rank: Rank(member), exit: Exit::Code(0), after_ms: 0, message: String::new() }],
+            workers: vec![WorkerExit { rank: Rank(member), exit: Exit::Code(0), after_ms: 0, message: String::new(), out_of_memory: None }],
             not_started: None,
             offsets: FinalOffsets { spool: Some(SpoolId::from_bytes([2; 16])), logs, ..FinalOffsets::default() },
         };

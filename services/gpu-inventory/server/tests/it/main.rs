@@ -107,7 +107,7 @@ fn beat(lease_ms: u64) -> BeatMessage {
 }
 
 fn asked(request_id: &str) -> NodeRequest {
-    NodeRequest { name: "n1".to_owned(), reason: "fan".to_owned(), request_id: request_id.to_owned(), wait: true, epoch: None }
+    NodeRequest { name: "n1".to_owned(), reason: "fan".to_owned(), request_id: request_id.to_owned(), wait: true, ..NodeRequest::default() }
 }
 
 #[tokio::test]
@@ -134,6 +134,28 @@ async fn an_operators_requests_are_answered_and_say_who_and_why() {
     assert_eq!((node.reason.as_str(), node.changed_by.as_str()), ("fan", "local:operator"));
     client.uncordon_node(asked("")).await.unwrap();
     stage.state_is("ready").await;
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn an_operators_taints_are_shown_with_who_and_why_and_taken_off_again() {
+    let stage = stage().await;
+    stage.registers(1, 1, 2).await;
+    stage.state_is("ready").await;
+    let mut client = stage.client.clone();
+    let of = |taint: &str| NodeRequest { taint: taint.to_owned(), ..asked("") };
+    let answer = client.taint_node(of("dedicated=vision")).await.unwrap().into_inner();
+    assert!(answer.answered && answer.refused.is_empty(), "{answer:?}");
+    let node = stage.nodes().await.remove(0);
+    let [taint] = &node.taints[..] else { panic!("{:?}", node.taints) };
+    assert_eq!((taint.taint.as_str(), taint.declared, taint.reason.as_str()), ("dedicated=vision", false, "fan"));
+    assert_eq!((taint.changed_by.as_str(), node.state.as_str()), ("local:operator", "ready"));
+    assert!(client.untaint_node(of("dedicated")).await.unwrap().into_inner().refused.is_empty());
+    assert!(stage.nodes().await[0].taints.is_empty());
+    let none = client.untaint_node(of("dedicated")).await.unwrap().into_inner();
+    assert!(none.answered && none.refused.contains("no taint dedicated"), "{none:?}");
+    let malformed = client.taint_node(of("a=b=c")).await.unwrap_err();
+    assert!(malformed.message().contains("taint"), "{malformed:?}");
     stage.stop().await;
 }
 

@@ -5,7 +5,7 @@
 
 use crate::state::{Claim, Holding, Node};
 use footplate_events::facts::{JobSpec, PerNode};
-use footplate_types::{ByteSize, Gpu, NodeName, NodeShape, SlotIndex};
+use footplate_types::{ByteSize, Gpu, NodeName, NodeShape, SlotIndex, Taint};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -17,6 +17,7 @@ pub(crate) enum Shortage<'a> {
     Pool(&'a str),
     Label { key: &'a str, asked: &'a str },
     Rackless,
+    Tainted(Taint),
     Gpus { asked: u32, there: u32, of_kind: bool },
     Slots { asked: u32, there: u32 },
     Cpus { asked: u32, there: u32 },
@@ -31,7 +32,7 @@ impl Shortage<'_> {
             Self::Excluded => (0, 0),
             Self::NotNamed => (1, 0),
             Self::Pool(_) => (2, 0),
-            Self::Label { .. } | Self::Rackless => (3, 0),
+            Self::Label { .. } | Self::Rackless | Self::Tainted(_) => (3, 0),
             Self::Gpus { there, .. } | Self::Slots { there, .. } => (4, (*there).into()),
             Self::Cpus { there, .. } => (5, (*there).into()),
             Self::Memory { there, .. } => (6, *there),
@@ -49,6 +50,7 @@ impl fmt::Display for Shortage<'_> {
             Self::Pool(pool) => write!(f, "is not in pool {pool}"),
             Self::Label { key, asked } => write!(f, "has not the label {key}={asked} of placement.labels"),
             Self::Rackless => f.write_str("stands in no rack that is known, placement.same_rack is asked"),
+            Self::Tainted(taint) => write!(f, "has the taint {taint}, which is not among placement.tolerations"),
             Self::Gpus { asked, there, of_kind } => {
                 let kind = if *of_kind { " of the asked kind" } else { "" };
                 write!(f, "has {}{kind}, {asked} asked of each node", units(*there, "gpu"))
@@ -82,6 +84,9 @@ pub(crate) fn shape_lacks<'a>(name: &NodeName, shape: &NodeShape, spec: &'a JobS
     }
     if place.same_rack && spec.resources.nodes > 1 && shape.rack.is_none() {
         return Some(Shortage::Rackless);
+    }
+    if let Some(taint) = shape.taints.iter().find(|taint| !place.tolerates(taint)) {
+        return Some(Shortage::Tainted(taint.clone()));
     }
     let gpus = shape.gpus.iter().filter(|gpu| matches(gpu, ask)).count() as u32;
     let of_kind = !ask.gpu_models.is_empty() || ask.gpu_memory_bytes > 0;

@@ -5,8 +5,8 @@
 
 use super::pass::Pass;
 use crate::state::{Ask, Attempt, Budget, Job, Verdict};
-use footplate_events::facts::{Cause, JobEnded, JobRequeued, Outcome, RootCause, StopCause, cut_text};
-use footplate_types::{EventId, Millis, NodeName, RequestId};
+use footplate_events::facts::{Cause, JobEnded, JobRequeued, MemoryKind, Outcome, PerNode, RootCause, StopCause, cut_text};
+use footplate_types::{ByteSize, EventId, Millis, NodeName, RequestId};
 
 /// Gives every attempt whose members are all released its verdict.
 pub(super) fn close_released(pass: &mut Pass<'_>) {
@@ -68,11 +68,15 @@ fn again(pass: &mut Pass<'_>, job: &Job, attempt: &Attempt, cause: Cause, root: 
     let spent = budget.map_or(0, |budget| job.spent(budget));
     if budget.is_some() && spent >= allowed {
         // A cancel is what was wanted and got, unless the program failed by itself first.
-        let failed_itself = matches!(cause, Cause::UserCode | Cause::Retryable | Cause::Infrastructure);
+        let failed_itself = matches!(cause, Cause::UserCode | Cause::Retryable | Cause::OutOfMemory | Cause::Infrastructure);
         if let (Some(request), false) = (wish(job), failed_itself) {
             return cancelled(pass, job, Some(request), root, because);
         }
-        let message = used_up(cause, spent, allowed, root.as_ref());
+        let mut message = used_up(cause, spent, allowed, root.as_ref());
+        if cause == Cause::OutOfMemory {
+            let remedy = more_memory(&job.spec.resources.per_node, root.as_ref().and_then(|root| root.memory));
+            message = format!("{message}; {remedy}");
+        }
         pass.say(job, end(job, Outcome::Failed, cause, root, None, message), because);
         return;
     }
@@ -81,7 +85,7 @@ fn again(pass: &mut Pass<'_>, job: &Job, attempt: &Attempt, cause: Cause, root: 
     }
     let spent = spent + u32::from(budget.is_some());
     let backoff = match cause {
-        Cause::UserCode | Cause::Retryable | Cause::Infrastructure | Cause::Lost => job.spec.backoff_for(spent),
+        Cause::UserCode | Cause::Retryable | Cause::OutOfMemory | Cause::Infrastructure | Cause::Lost => job.spec.backoff_for(spent),
         _ => Millis(0),
     };
     let avoid = avoided(job, cause, root.as_ref());
@@ -92,6 +96,7 @@ fn used_up(cause: Cause, spent: u32, allowed: u32, root: Option<&RootCause>) -> 
     // The keys are the job file's: what a person would change.
     let what = match cause {
         Cause::UserCode => ("the program failed", "`failed` in retry.on"),
+        Cause::OutOfMemory => ("the program ran out of memory", "`oom` in retry.on"),
         Cause::Retryable => ("the program asked for another try", "retry.exit_codes, and 75"),
         Cause::Infrastructure => ("it could not be prepared or started", "`infra` in retry.on"),
         Cause::Lost => ("a node was lost", "`lost` in retry.on"),
@@ -109,6 +114,26 @@ fn used_up(cause: Cause, spent: u32, allowed: u32, root: Option<&RootCause>) -> 
     } else {
         format!("{}{where_}; {spent} of {allowed} retries used ({}; retry.max)", what.0, what.1)
     }
+}
+
+/// What was asked of the memory that ran out, and what to ask instead.
+fn more_memory(ask: &PerNode, memory: Option<MemoryKind>) -> String {
+    let machine = || match ask.memory_bytes {
+        0 => "no memory was asked of its nodes, so it had what was left there: ask for what it needs (resources.memory)".to_owned(),
+        asked => format!("{} of memory asked of each node: raise resources.memory", ByteSize(asked)),
+    };
+    let gpus = || match ask.gpu_memory_bytes {
+        0 => "any GPU would do for it, whatever its memory: ask for larger ones (resources.gpu.memory)".to_owned(),
+        asked => format!("GPUs of at least {} asked: raise resources.gpu.memory", ByteSize(asked)),
+    };
+    let asked = match memory {
+        Some(MemoryKind::Machine) => machine(),
+        Some(MemoryKind::Accelerator) if ask.gpus > 0 => gpus(),
+        Some(MemoryKind::Accelerator) => "no GPU was asked (resources.gpus)".to_owned(),
+        None if ask.gpus > 0 => format!("{}; {}", gpus(), machine()),
+        None => machine(),
+    };
+    format!("{asked}, or let the program need less (a smaller batch, fewer loaders)")
 }
 
 /// The nodes to avoid from here on: with the one where the platform, not the program, was at fault.

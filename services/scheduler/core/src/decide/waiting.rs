@@ -4,8 +4,8 @@ use super::board::{Board, Shape, When};
 use super::room::{Room, Shortage, shape_lacks};
 use crate::state::{Node, State};
 use footplate_events::facts::JobSpec;
-use footplate_types::NodeName;
-use std::collections::BTreeMap;
+use footplate_types::{NodeName, NodeShape, Taint};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What keeps a job from being placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +64,7 @@ fn nearest(state: &State, spec: &JobSpec) -> String {
         Some((_, Shortage::Excluded)) => "every node is excluded by placement.exclude".to_owned(),
         Some((_, Shortage::Pool(pool))) => format!("no node is in pool {pool}"),
         Some((_, Shortage::Label { key, asked })) => format!("no node has the label {key}={asked} of placement.labels"),
+        Some((name, lack @ Shortage::Tainted(_))) => format!("{name} {lack}"),
         Some((name, lack)) => format!("the largest node ({name}) {lack}"),
         None => "every other node could".to_owned(),
     }
@@ -114,6 +115,20 @@ pub(crate) fn closed_and_free<'a>(state: &'a State, spec: &JobSpec) -> Vec<(&'a 
     };
     let helps = |(name, node): &(&NodeName, &Node)| !node.is_open() && shape_lacks(name, &node.shape, spec).is_none() && has_room(node);
     state.nodes().iter().filter(helps).collect()
+}
+
+/// The open nodes that could take a member at once, were it not for a taint that the job does not tolerate: by name, each with the first such taint.
+pub(crate) fn tainted_and_free<'a>(state: &'a State, spec: &'a JobSpec) -> impl Iterator<Item = (&'a NodeName, &'a Taint)> {
+    let has_room = |node: &Node| {
+        let mut free = Room::empty_node(node);
+        node.claims.values().for_each(|claim| free.take(node, claim));
+        free.holds(node, &spec.resources.per_node)
+    };
+    state.nodes().iter().filter(|(_, node)| node.is_open()).filter_map(move |(name, node)| {
+        let taint = node.shape.taints.iter().find(|taint| !spec.placement.tolerates(taint))?;
+        let bare = NodeShape { taints: BTreeSet::new(), ..(*node.shape).clone() };
+        (shape_lacks(name, &bare, spec).is_none() && has_room(node)).then_some((name, taint))
+    })
 }
 
 /// Whether the open nodes, were they empty, are too few for the whole gang.

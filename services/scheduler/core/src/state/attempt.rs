@@ -1,7 +1,9 @@
 //! Attempts: a placed gang, member by member, and how each member ended.
 
 use super::Stamp;
-use footplate_events::facts::{Cause, DocumentRef, Exit, MemberExited, MemberPlacement, Rendezvous, RetryPolicy, RootCause, StopCause};
+use footplate_events::facts::{
+    Cause, DocumentRef, Exit, MemberExited, MemberPlacement, MemoryKind, Rendezvous, RetryPolicy, RootCause, StopCause, WorkerExit,
+};
 use footplate_types::{AttemptNumber, Millis, Rank, RequestId};
 use serde::{Deserialize, Serialize};
 
@@ -90,6 +92,8 @@ pub enum How {
         rank: Option<Rank>,
         /// What happened, in words.
         what: String,
+        /// Which memory ran out, where one did.
+        memory: Option<MemoryKind>,
     },
     /// It was lost with its node.
     Lost,
@@ -167,7 +171,7 @@ impl Attempt {
         let Some(first) = first else { return Verdict::Succeeded };
         let root = |rank: Option<Rank>, what: String| {
             let placement = &self.members[first.member].placement;
-            RootCause { member: placement.member, node: placement.node.clone(), rank, what }
+            RootCause { member: placement.member, node: placement.node.clone(), rank, what, memory: None }
         };
         match &first.how {
             How::Succeeded => Verdict::Succeeded,
@@ -179,10 +183,13 @@ impl Attempt {
                     node: member.placement.node.clone(),
                     rank: None,
                     what: "was not ready in time".to_owned(),
+                    memory: None,
                 });
                 Verdict::Stopped(*cause, of_slow.unwrap_or_else(|| root(None, format!("obeyed the stop: {}", stop_words(*cause)))))
             }
-            How::Failed { cause, rank, what } => Verdict::Failed(*cause, root(*rank, what.clone())),
+            How::Failed { cause, rank, what, memory } => {
+                Verdict::Failed(*cause, RootCause { memory: *memory, ..root(*rank, what.clone()) })
+            }
             How::Lost => Verdict::Failed(Cause::Lost, root(None, "its node was lost".to_owned())),
         }
     }
@@ -216,20 +223,23 @@ impl How {
             return Self::Succeeded;
         }
         if let Some(why) = &exited.not_started {
-            return Self::Failed { cause: Cause::Infrastructure, rank: None, what: cut(format!("not started: {why}")) };
+            return Self::Failed { cause: Cause::Infrastructure, rank: None, what: cut(format!("not started: {why}")), memory: None };
         }
         let Some(worker) = exited.workers.iter().find(|worker| !worker.exit.is_success()) else {
-            return Self::Failed { cause: Cause::Infrastructure, rank: None, what: "no worker was started".to_owned() };
+            return Self::Failed { cause: Cause::Infrastructure, rank: None, what: "no worker was started".to_owned(), memory: None };
         };
         let (cause, what) = match &worker.exit {
             Exit::Code(code) if *code == 75 || retry.exit_codes.contains(code) => (Cause::Retryable, format!("exit {code}")),
+            Exit::Code(code) if *code == WorkerExit::OUT_OF_MEMORY => (Cause::OutOfMemory, format!("exit {code}")),
             Exit::Code(code) => (Cause::UserCode, format!("exit {code}")),
             Exit::Signal(signal) => (Cause::UserCode, format!("signal {signal}")),
             Exit::NotStarted(why) => (Cause::Infrastructure, format!("not started: {why}")),
             Exit::Unknown(why) => (Cause::Infrastructure, format!("ended unseen: {why}")),
         };
+        // A code that the job file names is worth a retry whatever led to it.
+        let cause = if worker.out_of_memory.is_some() && cause == Cause::UserCode { Cause::OutOfMemory } else { cause };
         let what = if worker.message.is_empty() { what } else { format!("{what}: {}", worker.message) };
-        Self::Failed { cause, rank: Some(worker.rank), what: cut(what) }
+        Self::Failed { cause, rank: Some(worker.rank), what: cut(what), memory: worker.out_of_memory }
     }
 }
 

@@ -75,6 +75,8 @@ impl State {
             Event::NodeCordoned(fact) => self.node_marked(envelope, |node, mark| node.cordoned = Some(mark), stamp, &fact.reason),
             Event::NodeDrained(fact) => self.node_marked(envelope, |node, mark| node.drained = Some(mark), stamp, &fact.reason),
             Event::NodeUncordoned(_) => self.node_uncordoned(envelope, stamp),
+            Event::NodeTainted(fact) => self.node_tainted(envelope, stamp, fact),
+            Event::NodeUntainted(fact) => self.node_untainted(envelope, stamp, fact),
             Event::NodeLost(fact) => self.node_lost(envelope, stamp, fact),
             Event::TrialSuggested(fact) => self.trial_suggested(envelope, fact),
             Event::TrialPruned(fact) => self.trial_pruned(envelope, &fact.message),

@@ -83,6 +83,8 @@ pub enum Budget {
     Lost,
     /// It was preempted or drained.
     Preempted,
+    /// It ran out of memory.
+    OutOfMemory,
 }
 
 impl Budget {
@@ -91,6 +93,7 @@ impl Budget {
         match cause {
             Cause::UserCode => Some(Self::UserCode),
             Cause::Retryable => Some(Self::Retryable),
+            Cause::OutOfMemory => Some(Self::OutOfMemory),
             Cause::Infrastructure => Some(Self::Infrastructure),
             Cause::Lost => Some(Self::Lost),
             Cause::Preempted | Cause::Drained => Some(Self::Preempted),
@@ -106,6 +109,7 @@ impl Budget {
             Self::Infrastructure => retry.infrastructure,
             Self::Lost => retry.lost,
             Self::Preempted => retry.preempted,
+            Self::OutOfMemory => retry.out_of_memory,
         }
     }
 }

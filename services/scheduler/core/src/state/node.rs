@@ -2,9 +2,9 @@
 
 use super::{Holding, Stamp};
 use footplate_events::facts::MemberPlacement;
-use footplate_types::{AttemptNumber, Epoch, GpuUuid, MemberIndex, NodeShape, RunId, SlotIndex};
+use footplate_types::{AttemptNumber, Epoch, GpuUuid, MemberIndex, NodeShape, RunId, SlotIndex, Taint};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Something that was said of a node and still holds.
@@ -70,8 +70,12 @@ pub struct Node {
     pub epoch: Epoch,
     /// The kernel's boot id.
     pub boot_id: String,
-    /// What it offers.
+    /// What it offers, with all its taints: those that its agent declares and those that operators have set.
     pub shape: Arc<NodeShape>,
+    /// The taints that its agent declares.
+    pub declared_taints: BTreeSet<Taint>,
+    /// The taints that operators have set.
+    pub taints: BTreeMap<Taint, Mark>,
     /// Where other nodes reach it.
     pub address: String,
     /// Its newest registration.
@@ -120,6 +124,14 @@ impl Node {
             .or_else(|| told("cordoned", &self.cordoned))
             .or_else(|| told("unhealthy", &self.unhealthy))
             .or_else(|| told("quarantined", &self.quarantined))
+    }
+
+    /// The agent's taints and the operators' together, after one of them has changed.
+    pub(super) fn gather_taints(&mut self) {
+        let all = self.declared_taints.iter().chain(self.taints.keys()).cloned().collect();
+        if self.shape.taints != all {
+            Arc::make_mut(&mut self.shape).taints = all;
+        }
     }
 
     /// A run that could not be started here was started elsewhere at once. Whether the node is quarantined by that.

@@ -11,6 +11,9 @@ struct NodeSeen {
     epoch: u64,
     closed: bool,
     rack: Option<String>,
+    declared: BTreeSet<Taint>,
+    /// What operators have set.
+    taints: BTreeSet<Taint>,
 }
 
 #[derive(Default)]
@@ -38,6 +41,7 @@ impl Checker {
                 let node = self.nodes.entry(subject.node_name().unwrap()).or_default();
                 if fact.epoch.0 >= node.epoch {
                     node.rack.clone_from(&fact.shape.rack);
+                    node.declared.clone_from(&fact.shape.taints);
                 }
                 node.epoch = node.epoch.max(fact.epoch.0);
             }
@@ -107,6 +111,8 @@ impl Checker {
         match &recorded.envelope.event {
             Event::NodeLost(_) | Event::NodeDrained(_) => node.closed = true,
             Event::NodeUncordoned(_) | Event::NodeRegistered(_) => node.closed = false,
+            Event::NodeTainted(fact) => _ = node.taints.insert(fact.taint.clone()),
+            Event::NodeUntainted(fact) => node.taints.retain(|taint| !fact.taint.tolerates(taint)),
             _ => {}
         }
     }
@@ -135,6 +141,10 @@ impl Checker {
             || self.line(&spec.queue).iter().any(|name| self.held.contains(name))
         {
             return;
+        }
+        for taint in fact.members.iter().map(|member| &self.nodes[&member.node]).flat_map(|node| node.declared.iter().chain(&node.taints)) {
+            let tolerated = spec.placement.tolerations.iter().any(|toleration| toleration.tolerates(taint));
+            assert!(tolerated, "{run} is placed where taint {taint} keeps it off");
         }
         if spec.placement.same_rack && fact.members.len() > 1 {
             let racks: BTreeSet<&Option<String>> = fact.members.iter().map(|member| &self.nodes[&member.node].rack).collect();

@@ -26,5 +26,6 @@ mod requests;
 mod retries;
 mod scale;
 mod small_first;
+mod taints;
 mod trials;
 mod world;

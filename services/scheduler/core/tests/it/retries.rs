@@ -57,6 +57,65 @@ fn exit_75_and_named_codes_count_against_their_own_budget() {
     assert_eq!(world.end(run).cause, Cause::Retryable);
 }
 
+/// A worker fails and tells which memory it ran out of.
+fn runs_out(world: &mut World, run: RunId, exit: Exit, memory: Option<MemoryKind>) {
+    let (subject, mut exited) = world.exit_of(run, 0, exit, None);
+    exited.workers[0].out_of_memory = memory;
+    world.record(subject, AttemptExited { members: vec![exited] });
+    world.settle();
+}
+
+#[test]
+fn who_runs_out_of_memory_is_not_tried_again_and_told_what_it_asked_and_what_to_raise() {
+    let cases = [
+        (Exit::Signal(9), Some(MemoryKind::Machine), ["2GiB of memory asked", "raise resources.memory"]),
+        (Exit::Code(1), Some(MemoryKind::Accelerator), ["GPUs of at least 16GiB asked", "raise resources.gpu.memory"]),
+        (Exit::Code(76), None, ["raise resources.gpu.memory", "raise resources.memory"]),
+    ];
+    for (exit, memory, words) in cases {
+        let mut world = World::new();
+        world.node("n1", gpus_shape("n1", &[("H200", None)]));
+        let mut asked = gpu_spec(1, 1);
+        asked.resources.per_node.memory_bytes = 2 << 30;
+        asked.resources.per_node.gpu_memory_bytes = 16 << 30;
+        // Failures of the program are retried: this is none of them.
+        asked.retry.user_code = 3;
+        let run = world.running(asked);
+        runs_out(&mut world, run, exit, memory);
+        let end = world.end(run);
+        assert_eq!((end.outcome, end.cause, end.attempt.0), (Outcome::Failed, Cause::OutOfMemory, 1));
+        assert_eq!(end.root.as_ref().unwrap().memory, memory);
+        assert!(end.message.contains("`oom` in retry.on"), "{}", end.message);
+        assert!(words.iter().all(|words| end.message.contains(words)), "{}", end.message);
+    }
+}
+
+#[test]
+fn running_out_of_memory_has_a_budget_of_its_own() {
+    let mut world = World::new();
+    world.slots("n1", 1);
+    let run = world.running(retrying(RetryPolicy { out_of_memory: 1, backoff: Millis(1_000), ..RetryPolicy::default() }));
+    runs_out(&mut world, run, Exit::Signal(9), Some(MemoryKind::Machine));
+    let job = &world.state.jobs()[&run];
+    assert_eq!((job.spent(Budget::OutOfMemory), job.spent(Budget::UserCode)), (1, 0));
+    // The node is not at fault: nothing is kept away from it.
+    assert!(job.avoid.is_empty());
+    run_again(&mut world, run);
+    runs_out(&mut world, run, Exit::Signal(9), Some(MemoryKind::Machine));
+    let end = world.end(run);
+    assert_eq!((end.cause, end.attempt.0), (Cause::OutOfMemory, 2));
+    assert!(end.message.contains("1 of 1 retries used") && end.message.contains("no memory was asked"), "{}", end.message);
+}
+
+#[test]
+fn an_exit_code_that_is_named_as_worth_a_retry_is_one_whatever_led_to_it() {
+    let mut world = World::new();
+    world.slots("n1", 1);
+    let run = world.running(retrying(RetryPolicy { exit_codes: vec![76], retryable: 1, ..RetryPolicy::default() }));
+    runs_out(&mut world, run, Exit::Code(76), Some(MemoryKind::Machine));
+    assert_eq!(world.state.jobs()[&run].spent(Budget::Retryable), 1);
+}
+
 #[test]
 fn what_could_not_be_started_counts_as_infrastructure_and_goes_elsewhere_next() {
     let mut world = World::new();

@@ -250,7 +250,7 @@ impl World {
 
     pub fn exit_of(&self, run: RunId, member: u32, code: Exit, obeyed: Option<StopCause>) -> (Subject, MemberExited) {
         let (attempt, placement) = self.placement(run, member);
-        let worker = WorkerExit { rank: placement.first_rank, exit: code, after_ms: 0, message: String::new() };
+        let worker = WorkerExit { rank: placement.first_rank, exit: code, after_ms: 0, message: String::new(), out_of_memory: None };
         let exited = MemberExited {
             member: MemberIndex(member),
             node: placement.node,

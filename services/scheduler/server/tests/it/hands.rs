@@ -95,7 +95,7 @@ async fn act(broker: &dyn Broker, node: &NodeName, task: &Task, finishing: bool,
 }
 
 fn exited(node: &NodeName, task: &Task, code: i32, obeyed: Option<StopCause>) -> AttemptExited {
-    let worker = WorkerExit { rank: task.first_rank, exit: Exit::Code(code), after_ms: 0, message: String::new() };
+    let worker = WorkerExit { rank: task.first_rank, exit: Exit::Code(code), after_ms: 0, message: String::new(), out_of_memory: None };
     let member = MemberExited {
         member: task.member,
         node: node.clone(),

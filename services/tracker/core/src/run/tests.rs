@@ -130,7 +130,7 @@ fn offsets() -> FinalOffsets {
 }
 
 fn exited(offsets: FinalOffsets) -> AttemptExited {
-    let workers = vec![WorkerExit { rank: Rank(0), exit: Exit::Code(0), after_ms: 0, message: String::new() }];
+    let workers = vec![WorkerExit { rank: Rank(0), exit: Exit::Code(0), after_ms: 0, message: String::new(), out_of_memory: None }];
     AttemptExited {
         members: vec![MemberExited {
             member: MemberIndex(0),

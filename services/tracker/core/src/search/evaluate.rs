@@ -149,6 +149,7 @@ pub const fn cause_text(cause: Cause) -> &'static str {
         Cause::Success => "success",
         Cause::UserCode => "user_code",
         Cause::Retryable => "retryable",
+        Cause::OutOfMemory => "out_of_memory",
         Cause::Cancelled => "cancelled",
         Cause::Preempted => "preempted",
         Cause::Drained => "drained",

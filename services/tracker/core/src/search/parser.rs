@@ -209,10 +209,11 @@ fn has_order(field: &Field) -> bool {
 
 /// The words of outcomes; a state may be compared with them, too.
 pub(super) const OUTCOMES: [&str; 3] = ["succeeded", "failed", "cancelled"];
-const CAUSES: [&str; 12] = [
+const CAUSES: [&str; 13] = [
     "success",
     "user_code",
     "retryable",
+    "out_of_memory",
     "cancelled",
     "preempted",
     "drained",

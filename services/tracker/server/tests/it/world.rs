@@ -285,7 +285,7 @@ pub(crate) fn placed(attempt: u32, node: &str) -> JobPlaced {
 }
 
 pub(crate) fn exited(offsets: FinalOffsets) -> AttemptExited {
-    let worker = WorkerExit { rank: Rank(0), exit: Exit::Code(0), after_ms: 0, message: String::new() };
+    let worker = WorkerExit { rank: Rank(0), exit: Exit::Code(0), after_ms: 0, message: String::new(), out_of_memory: None };
     AttemptExited {
         members: vec![MemberExited {
             member: MemberIndex(0),

@@ -2,7 +2,7 @@
 
 use crate::state::{Mark, Node, Stamp, State};
 use footplate_events::Envelope;
-use footplate_events::facts::{NodeHealthChanged, NodeLost, NodeRegistered};
+use footplate_events::facts::{NodeHealthChanged, NodeLost, NodeRegistered, NodeTainted, NodeUntainted};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -21,7 +21,9 @@ impl State {
                 node.changed_at = stamp.sequence;
                 node.epoch = fact.epoch;
                 node.boot_id.clone_from(&fact.boot_id);
+                node.declared_taints.clone_from(&shape.taints);
                 node.shape = shape;
+                node.gather_taints();
                 node.address.clone_from(&fact.address);
                 node.registered = stamp;
                 node.lost = None;
@@ -30,6 +32,8 @@ impl State {
                 let node = Node {
                     epoch: fact.epoch,
                     boot_id: fact.boot_id.clone(),
+                    declared_taints: shape.taints.clone(),
+                    taints: BTreeMap::new(),
                     shape,
                     address: fact.address.clone(),
                     registered: stamp,
@@ -81,6 +85,20 @@ impl State {
             node.cordoned = None;
             node.drained = None;
         }
+    }
+
+    pub(super) fn node_tainted(&mut self, envelope: &Envelope, stamp: Stamp, fact: &NodeTainted) {
+        let Some(node) = envelope.subject.node_name().and_then(|name| self.nodes.get_mut(&name)) else { return };
+        node.changed_at = stamp.sequence;
+        node.taints.insert(fact.taint.clone(), Mark { stamp, reason: fact.reason.clone() });
+        node.gather_taints();
+    }
+
+    pub(super) fn node_untainted(&mut self, envelope: &Envelope, stamp: Stamp, fact: &NodeUntainted) {
+        let Some(node) = envelope.subject.node_name().and_then(|name| self.nodes.get_mut(&name)) else { return };
+        node.changed_at = stamp.sequence;
+        node.taints.retain(|taint, _| !fact.taint.tolerates(taint));
+        node.gather_taints();
     }
 
     pub(super) fn node_lost(&mut self, envelope: &Envelope, stamp: Stamp, fact: &NodeLost) {
