@@ -121,6 +121,8 @@ impl Places {
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Fit {
+    /// In which look it was asked for last.
+    pub(super) used: u64,
     seen: Vec<u32>,
     /// How far the journal was read.
     read: (u64, usize),
@@ -188,6 +190,13 @@ impl Fit {
         self.coming.set(at, coming, racks);
         let could_hold = eligible && could_hold(node, spec);
         self.units[at] = if could_hold { plot.coming.units(node, &spec.resources.per_node).min(UNITS_MOST) as u16 } else { NOWHERE };
+    }
+
+    /// How much memory it takes, about.
+    pub(super) fn bytes(&self) -> usize {
+        let of_plot = size_of::<u32>() + 3 * size_of::<u16>() + size_of::<u8>();
+        let of_rack = 2 * size_of::<Counts>();
+        size_of::<Self>() + self.seen.len() * of_plot + self.racks.len() * size_of::<u32>() + self.now.racks.len() * of_rack
     }
 
     /// Where a member fits.

@@ -31,8 +31,9 @@ impl Memory {
     }
 }
 
-/// How many shapes are kept. When there are more, all are dropped before a look and found anew as they come.
-const FITS_MOST: usize = 512;
+/// How much memory the fits of all shapes may take, in bytes, between looks: of 10,000 nodes those of some 2,700 shapes. When it is more, those that were
+/// not asked for the longest are dropped and found anew as they come.
+const FITS_MOST: usize = 512 << 20;
 /// Changes that are remembered in order. A shape that has seen none of them is compared with every plot.
 const JOURNAL_MOST: usize = 65_536;
 
@@ -77,6 +78,8 @@ pub(crate) struct Standing {
 #[derive(Debug, Default)]
 pub(crate) struct Ground {
     position: u64,
+    /// How often it was brought up to date.
+    looks: u64,
     /// The event that was the last to add a node.
     joined_at: u64,
     names: Vec<NodeName>,
@@ -111,14 +114,12 @@ impl Ground {
         let known = state.position() >= self.position && self.joined_at == state.joined_at();
         if !known {
             let names = nodes.iter().map(|(name, _)| (*name).clone()).collect();
-            *self = Self { names, joined_at: state.joined_at(), journal: (1, Vec::new()), ..Self::default() };
+            *self = Self { names, joined_at: state.joined_at(), journal: (1, Vec::new()), looks: self.looks, ..Self::default() };
             self.plots.resize_with(nodes.len(), Plot::default);
             self.changes.resize(nodes.len(), 0);
         }
-        if self.fits.len() > FITS_MOST {
-            self.fits.clear();
-            self.told.clear();
-        }
+        self.looks += 1;
+        self.drop_fits(FITS_MOST);
         if self.journal.1.len() > JOURNAL_MOST {
             self.journal = (self.journal.0 + 1, Vec::new());
         }
@@ -129,6 +130,23 @@ impl Ground {
             }
         }
         nodes
+    }
+
+    /// Drops the fits that were not asked for the longest, until the others take no more than so many bytes.
+    fn drop_fits(&mut self, most: usize) {
+        let mut bytes: usize = self.fits.values().map(Fit::bytes).sum();
+        if bytes <= most {
+            return;
+        }
+        let mut by_use: Vec<(u64, Digest)> = self.fits.iter().map(|(class, fit)| (fit.used, *class)).collect();
+        by_use.sort_unstable();
+        for (_, class) in by_use {
+            if bytes <= most / 2 {
+                break;
+            }
+            bytes -= self.fits.remove(&class).map_or(0, |fit| fit.bytes());
+            self.told.remove(&class);
+        }
     }
 
     fn plant(&mut self, state: &State, at: usize, node: &Node) {
@@ -215,6 +233,7 @@ impl Ground {
     /// Where the jobs of a class fit, brought up to date.
     pub(super) fn fit(&mut self, nodes: &Nodes<'_>, class: Digest, spec: &JobSpec, avoid: &[NodeName]) -> &Fit {
         let fit = self.fits.entry(class).or_default();
+        fit.used = self.looks;
         fit.refresh(nodes, &self.plots, &self.changes, &self.journal, spec, avoid);
         fit
     }
@@ -260,4 +279,26 @@ fn usable(node: &Node, gpus: &[GpuUuid], slots: &[SlotIndex]) -> Holding {
 /// What a member holds of what the capacity counts.
 pub(super) fn usable_of(state: &State, member: &MemberPlacement) -> Holding {
     state.nodes().get(&member.node).map_or_else(Holding::default, |node| usable(node, &member.gpus, &member.slots))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fits_that_were_not_asked_for_the_longest_make_room() {
+        let mut ground = Ground::default();
+        let class = |at: u64| Digest::of(&at.to_be_bytes());
+        for at in 0..10u64 {
+            ground.fits.entry(class(at)).or_default().used = (at + 5) % 10;
+            ground.tell(class(at), &WaitReason::Backoff);
+        }
+        let each = Fit::default().bytes();
+        ground.drop_fits(10 * each);
+        assert_eq!(ground.fits.len(), 10);
+        ground.drop_fits(8 * each);
+        let left: Vec<u64> = (0..10).filter(|at| ground.known(&class(*at)).is_some()).collect();
+        assert_eq!(left, [1, 2, 3, 4]);
+        assert_eq!(ground.told.len(), 4, "what was told of the others is gone with them");
+    }
 }

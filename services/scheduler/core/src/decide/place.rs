@@ -312,7 +312,13 @@ impl<'a> Round<'a> {
     fn words(&mut self, pass: &Pass<'_>, job: &Job, quota: Option<String>) -> WaitReason {
         match quota {
             Some(detail) => WaitReason::Quota { detail },
-            None => self.no_room(pass, job),
+            None => {
+                // What is kept for it is not kept from it.
+                self.lift(job, true);
+                let reason = self.no_room(pass, job);
+                self.lift(job, false);
+                reason
+            }
         }
     }
 

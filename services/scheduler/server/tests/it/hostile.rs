@@ -63,7 +63,8 @@ fn twist(dice: &mut Dice, request: &mut v1::SubmitJobRequest) {
         10 => {
             let labels = dice.texts().into_iter().take(2).map(|key| (key, dice.text())).collect();
             let (pool, nodes, exclude) = (dice.text(), dice.texts(), dice.texts());
-            spec.placement = Some(types::PlacementAsk { pool, nodes, exclude, labels, same_rack: true });
+            let tolerations = dice.texts();
+            spec.placement = Some(types::PlacementAsk { pool, nodes, exclude, labels, same_rack: true, tolerations });
         }
         11 => spec.queue = dice.text(),
         12 => spec.priority = dice.of(&[i32::MIN, -1_000_001, i32::MAX, 1_000_000]),
