@@ -7,6 +7,7 @@ mod access;
 mod after;
 mod attempt;
 mod experiment;
+mod gpus;
 mod job;
 mod job_request;
 mod job_sizes;
@@ -32,6 +33,7 @@ pub use attempt::{
     WorkerStarted,
 };
 pub use experiment::{ExperimentCreated, ExperimentNoted};
+pub(crate) use gpus::is_unsaid;
 pub use job::{
     Cause, JobEnded, JobHeld, JobLaunched, JobPlaced, JobRefused, JobReleased, JobReprioritized, JobRequeued, JobStopRequested,
     JobSubmitted, JobWaiting, MemberPlacement, Outcome, RootCause, StopCause, View, WaitReason,

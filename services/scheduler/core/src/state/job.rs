@@ -4,7 +4,9 @@ use super::{Attempt, Checkpoint, Stamp};
 use footplate_es::Cause as EventCause;
 use footplate_events::facts::{Cause, JobEnded, JobSpec, RetryPolicy, RootCause, WaitReason};
 use footplate_events::{Actor, Trace};
-use footplate_types::{AttemptNumber, Digest, DisplayName, EventId, Millis, NodeName, ProjectName, QueueName, RequestId, RunId};
+use footplate_types::{
+    AttemptNumber, Digest, DisplayName, EventId, MigProfile, Millis, NodeName, ProjectName, QueueName, RequestId, RunId,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -212,9 +214,9 @@ impl Job {
     /// How many nodes are avoided at most: the newest.
     pub const AVOID_MAX: usize = 16;
 
-    /// GPUs of the whole gang.
-    pub fn gpus(&self) -> u64 {
-        u64::from(self.spec.resources.nodes) * u64::from(self.spec.resources.per_node.gpus)
+    /// GPUs of the whole gang, in thousandths of one.
+    pub fn gpu_milli(&self) -> u64 {
+        super::Holding::asked(&self.spec).gpu_milli
     }
 
     /// CPU slots of the whole gang.
@@ -272,6 +274,10 @@ pub struct EndedJob {
     pub nodes: u32,
     /// GPUs it asked of each.
     pub gpus: u32,
+    /// The profile when these were slices.
+    pub gpu_profile: Option<MigProfile>,
+    /// The share that it asked of its one GPU, in thousandths; 0: all of it.
+    pub gpu_share: u32,
     /// Slots it asked of each.
     pub slots: u32,
     /// Digest of the submission's body.

@@ -24,5 +24,6 @@ mod racks;
 mod requests;
 mod retries;
 mod scale;
+mod sharing;
 mod trials;
 mod world;

@@ -14,6 +14,7 @@ mod queues;
 mod reads;
 mod real;
 mod requests;
+mod sharing;
 mod stage;
 mod submissions;
 mod trials;
