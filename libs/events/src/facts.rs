@@ -8,6 +8,7 @@ mod after;
 mod array;
 mod attempt;
 mod experiment;
+mod gpus;
 mod job;
 mod job_request;
 mod job_sizes;
@@ -34,6 +35,7 @@ pub use attempt::{
     WorkerExit, WorkerStarted,
 };
 pub use experiment::{ExperimentCreated, ExperimentNoted};
+pub(crate) use gpus::is_unsaid;
 pub use job::{
     Cause, JobEnded, JobHeld, JobLaunched, JobPlaced, JobRefused, JobReleased, JobReprioritized, JobRequeued, JobStopRequested,
     JobSubmitted, JobWaiting, MemberPlacement, Outcome, RootCause, StopCause, View, WaitReason,

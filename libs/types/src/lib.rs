@@ -4,6 +4,7 @@
 //! This crate knows no wire format, reads no clock and draws no randomness; ids are minted by `footplate-clock`.
 
 mod bearer;
+mod gpu;
 mod id;
 mod invalid;
 mod name;
@@ -14,6 +15,7 @@ mod text_form;
 mod time;
 
 pub use bearer::Bearer;
+pub use gpu::{GpuMilli, MigProfile};
 pub use id::{
     AttemptId, AttemptNumber, Digest, Epoch, EventId, ExperimentId, MemberIndex, ModelId, ModelVersionId, Rank, RequestId, RunId,
     SessionId, SpoolId, SweepId, TokenId, TrialId, TrialNumber, VersionNumber,

@@ -1,6 +1,6 @@
 //! What a node has and a job asks: GPUs, slots, cores, bytes; and the quantities with units that people write.
 
-use crate::{Invalid, Taint, text_form::text_form};
+use crate::{GpuMilli, Invalid, MigProfile, Taint, text_form::text_form};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -187,6 +187,24 @@ pub struct Gpu {
     /// The MIG profile (`1g.10gb`) when this is a slice; absent for a whole GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mig_profile: Option<String>,
+    /// The GPU of which this is a slice: what ails that ails this. Absent for a whole GPU, and where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<GpuUuid>,
+}
+
+impl Gpu {
+    /// How much of a GPU it counts where GPUs are counted: a slice its compute slices of seven, and nothing when its profile is none, since nobody can ask it.
+    pub fn counts(&self) -> GpuMilli {
+        match &self.mig_profile {
+            None => GpuMilli::WHOLE,
+            Some(profile) => MigProfile::parse(profile).map_or(GpuMilli(0), |profile| profile.counts()),
+        }
+    }
+
+    /// Whether this GPU, or the one of which it is a slice, has that name.
+    pub fn is_of(&self, uuid: &GpuUuid) -> bool {
+        self.uuid == *uuid || self.parent.as_ref() == Some(uuid)
+    }
 }
 
 /// What a node offers.
@@ -196,6 +214,9 @@ pub struct NodeShape {
     /// Its GPUs, in the order of their PCI addresses. Empty on a node of CPU slots.
     #[serde(default)]
     pub gpus: Vec<Gpu>,
+    /// Whether several jobs that ask shares may stand on one of its whole GPUs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub share_gpus: bool,
     /// How many CPU slots it offers. 0 on a GPU node.
     #[serde(default)]
     pub slots: u32,

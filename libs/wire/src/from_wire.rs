@@ -5,7 +5,7 @@ use footplate_events::facts::{
     AfterJob, AfterWhen, ArrayMember, DocumentRef, InputRef, JobSpec, Launcher, Limits, PerNode, PlacementAsk, ResourceAsk, RetryPolicy,
     SourceRef, StopNotice, StopPolicy, StopSignal, Why,
 };
-use footplate_types::{Digest, DisplayName, GpuModel, Invalid, MetricName, Millis, NodeName, QueueName, RunId, Toleration};
+use footplate_types::{Digest, DisplayName, GpuModel, Invalid, MetricName, MigProfile, Millis, NodeName, QueueName, RunId, Toleration};
 
 /// The specification as the ledger holds it. Limits of numbers are checked by [`JobSpec::validate`].
 ///
@@ -104,6 +104,8 @@ fn resources(ask: Option<&wire::ResourceAsk>) -> Result<ResourceAsk, Invalid> {
         nodes: ask.nodes,
         per_node: PerNode {
             gpus: per_node.gpus,
+            gpu_profile: profile(&per_node.gpu_profile)?,
+            gpu_share: per_node.gpu_share,
             slots: per_node.slots,
             gpu_models: per_node.gpu_models.iter().map(model).collect::<Result<_, _>>()?,
             gpu_memory_bytes: per_node.gpu_memory_bytes,
@@ -112,6 +114,10 @@ fn resources(ask: Option<&wire::ResourceAsk>) -> Result<ResourceAsk, Invalid> {
             disk_bytes: per_node.disk_bytes,
         },
     })
+}
+
+fn profile(text: &str) -> Result<Option<MigProfile>, Invalid> {
+    if text.is_empty() { Ok(None) } else { MigProfile::parse(text).map(Some).map_err(|invalid| invalid.of("resources.gpu.mig")) }
 }
 
 fn placement(ask: Option<&wire::PlacementAsk>) -> Result<PlacementAsk, Invalid> {

@@ -56,6 +56,13 @@ mod tests {
         assert_eq!(spec.stop.grace.0, 0, "0 is not absent");
         assert_eq!(spec.after[2].when, AfterWhen::Success, "where nothing is said");
         assert_eq!(job_spec_from_wire(&job_spec_to_wire(&spec)), Ok(spec));
+        let of_gpus = |per_node| Some(types::ResourceAsk { nodes: 1, per_node: Some(per_node) });
+        let share = types::PerNode { gpus: 1, gpu_share: 250, ..types::PerNode::default() };
+        let slices = types::PerNode { gpus: 2, gpu_profile: "1g.10gb".to_owned(), ..types::PerNode::default() };
+        for resources in [of_gpus(share), of_gpus(slices)] {
+            let spec = job_spec_from_wire(&types::JobSpec { resources: resources.clone(), ..least() }).unwrap();
+            assert_eq!(job_spec_to_wire(&spec).resources, resources);
+        }
     }
 
     #[test]
@@ -70,6 +77,11 @@ mod tests {
         assert_eq!(fault(|wire| wire.name = String::new()), "name");
         assert_eq!(fault(|wire| wire.queue = "a.b".to_owned()), "queue.name");
         assert_eq!(fault(|wire| wire.resources = None), "resources");
+        let profile = |wire: &mut types::JobSpec| {
+            let per_node = types::PerNode { gpus: 1, gpu_profile: "tenth".to_owned(), ..types::PerNode::default() };
+            wire.resources = Some(types::ResourceAsk { nodes: 1, per_node: Some(per_node) });
+        };
+        assert_eq!(fault(profile), "resources.gpu.mig");
         assert_eq!(
             fault(|wire| wire.placement = Some(types::PlacementAsk { exclude: vec!["*".to_owned()], ..Default::default() })),
             "placement.exclude"

@@ -19,6 +19,8 @@ pub fn job_spec_to_wire(spec: &JobSpec) -> wire::JobSpec {
             nodes: spec.resources.nodes,
             per_node: Some(wire::PerNode {
                 gpus: ask.gpus,
+                gpu_profile: ask.gpu_profile.as_ref().map(ToString::to_string).unwrap_or_default(),
+                gpu_share: ask.gpu_share,
                 slots: ask.slots,
                 gpu_models: ask.gpu_models.iter().map(ToString::to_string).collect(),
                 gpu_memory_bytes: ask.gpu_memory_bytes,

@@ -15,6 +15,7 @@ fn gpus(node: &str, count: usize, model: &str) -> Vec<Gpu> {
         numa: None,
         pci: None,
         mig_profile: None,
+        parent: None,
     };
     (0..count).map(gpu).collect()
 }

@@ -2,7 +2,8 @@
 
 use crate::output::{Exit, ago, length};
 use footplate_api::types::{Outcome, Run, RunState};
-use footplate_types::Timestamp;
+use footplate_api::v1::Job;
+use footplate_types::{GpuMilli, Timestamp};
 
 /// The fewest letters of an id in a table.
 const SHORT_ID: usize = 12;
@@ -107,9 +108,15 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// What a job asks, in words: `2x8 gpus`, `1x2 slots`.
-pub fn shape(nodes: u32, gpus: u32, slots: u32) -> String {
-    if gpus > 0 { format!("{nodes}x{gpus} gpus") } else { format!("{nodes}x{slots} slots") }
+/// What a job asks, in words: `2x8 gpus`, `1x0.25 gpus`, `1x2 1g.10gb`, `1x2 slots`.
+pub fn shape(job: &Job) -> String {
+    let nodes = job.nodes;
+    match (job.gpus_per_node, job.gpu_profile.as_str(), job.gpu_share) {
+        (0, _, _) => format!("{nodes}x{} slots", job.slots_per_node),
+        (_, "", share) if share > 0 => format!("{nodes}x{} gpus", GpuMilli(share.into())),
+        (gpus, "", _) => format!("{nodes}x{gpus} gpus"),
+        (slices, profile, _) => format!("{nodes}x{slices} {profile}"),
+    }
 }
 
 /// Of two ends the worse one: that a run failed says more than that one was cancelled, whichever came first.
@@ -123,6 +130,20 @@ pub fn worse(one: Exit, other: Exit) -> Exit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_job_asks_is_told_in_its_own_unit() {
+        let job = |gpus_per_node, gpu_profile: &str, gpu_share| Job {
+            nodes: 2,
+            gpus_per_node,
+            slots_per_node: u32::from(gpus_per_node == 0),
+            gpu_profile: gpu_profile.to_owned(),
+            gpu_share,
+            ..Job::default()
+        };
+        let told = [job(8, "", 0), job(1, "", 250), job(3, "1g.10gb", 0), job(0, "", 0)].map(|job| shape(&job));
+        assert_eq!(told, ["2x8 gpus", "2x0.25 gpus", "2x3 1g.10gb", "2x1 slots"]);
+    }
 
     #[test]
     fn ids_are_as_long_as_it_takes_to_tell_them_apart() {

@@ -4614,6 +4614,12 @@ pub struct Job {
     /// Absent for a job of no array.
     #[prost(message, optional, tag = "20")]
     pub array: ::core::option::Option<super::super::types::v1::ArrayMember>,
+    /// The MIG profile of the slices that `gpus_per_node` counts; empty for whole GPUs.
+    #[prost(string, tag = "21")]
+    pub gpu_profile: ::prost::alloc::string::String,
+    /// The share of the one GPU of each node, in thousandths; 0 for all of it.
+    #[prost(uint32, tag = "22")]
+    pub gpu_share: u32,
 }
 impl ::prost::Name for Job {
     const NAME: &'static str = "Job";
@@ -4955,7 +4961,7 @@ pub struct Queue {
     pub held: bool,
     #[prost(bool, tag = "6")]
     pub closed: bool,
-    /// By its jobs and those of all queues below it.
+    /// By its jobs and those of all queues below it: GPUs, rounded up.
     #[prost(uint32, tag = "7")]
     pub used_gpus: u32,
     #[prost(uint32, tag = "8")]
@@ -4978,6 +4984,9 @@ pub struct Queue {
     /// week). 0: in the order of their submission.
     #[prost(uint64, tag = "15")]
     pub small_first_ms: u64,
+    /// As used_gpus, in thousandths of a GPU: what quotas and guarantees are compared with.
+    #[prost(uint64, tag = "16")]
+    pub used_gpu_milli: u64,
 }
 impl ::prost::Name for Queue {
     const NAME: &'static str = "Queue";
@@ -5121,6 +5130,7 @@ pub struct QueueAsk {
     pub queue: ::prost::alloc::string::String,
     #[prost(uint64, tag = "2")]
     pub placed_jobs: u64,
+    /// Rounded up, as pending_gpus.
     #[prost(uint64, tag = "3")]
     pub placed_gpus: u64,
     #[prost(uint64, tag = "4")]
@@ -5132,6 +5142,11 @@ pub struct QueueAsk {
     pub pending_gpus: u64,
     #[prost(uint64, tag = "7")]
     pub pending_slots: u64,
+    /// In thousandths of a GPU.
+    #[prost(uint64, tag = "8")]
+    pub placed_gpu_milli: u64,
+    #[prost(uint64, tag = "9")]
+    pub pending_gpu_milli: u64,
 }
 impl ::prost::Name for QueueAsk {
     const NAME: &'static str = "QueueAsk";
@@ -5160,6 +5175,9 @@ pub struct PlacedAsk {
     /// The broker's clock, RFC 3339.
     #[prost(string, tag = "7")]
     pub placed_at: ::prost::alloc::string::String,
+    /// In thousandths of a GPU; `gpus` is this, rounded up.
+    #[prost(uint64, tag = "8")]
+    pub gpu_milli: u64,
 }
 impl ::prost::Name for PlacedAsk {
     const NAME: &'static str = "PlacedAsk";
@@ -5179,6 +5197,9 @@ pub struct GpusOfKind {
     pub memory_bytes: u64,
     #[prost(uint32, tag = "3")]
     pub count: u32,
+    /// The MIG profile when these are slices; empty for whole GPUs.
+    #[prost(string, tag = "4")]
+    pub mig_profile: ::prost::alloc::string::String,
 }
 impl ::prost::Name for GpusOfKind {
     const NAME: &'static str = "GpusOfKind";
@@ -5208,6 +5229,9 @@ pub struct NodeKind {
     pub nodes: u64,
     #[prost(uint64, tag = "7")]
     pub idle: u64,
+    /// Whether jobs that ask shares may stand together on one of their GPUs.
+    #[prost(bool, tag = "8")]
+    pub share_gpus: bool,
 }
 impl ::prost::Name for NodeKind {
     const NAME: &'static str = "NodeKind";
@@ -10528,10 +10552,14 @@ pub struct NodeGpu {
     pub pci: ::prost::alloc::string::String,
     #[prost(string, tag = "7")]
     pub mig_profile: ::prost::alloc::string::String,
+    /// Of a slice: also whether the GPU is healthy of which it is one.
     #[prost(bool, tag = "8")]
     pub healthy: bool,
     #[prost(string, tag = "9")]
     pub reason: ::prost::alloc::string::String,
+    /// The GPU of which this is a slice; empty for a whole GPU, and where it is not known.
+    #[prost(string, tag = "10")]
+    pub parent: ::prost::alloc::string::String,
 }
 impl ::prost::Name for NodeGpu {
     const NAME: &'static str = "NodeGpu";
@@ -10617,6 +10645,9 @@ pub struct Node {
     pub held: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(message, repeated, tag = "21")]
     pub taints: ::prost::alloc::vec::Vec<NodeTaint>,
+    /// Whether jobs that ask shares may stand together on one of its whole GPUs.
+    #[prost(bool, tag = "22")]
+    pub share_gpus: bool,
 }
 impl ::prost::Name for Node {
     const NAME: &'static str = "Node";

@@ -100,6 +100,14 @@ pub struct MemberSummary {
     /// One entry a worker that ended: "rank 2: exit 7".
     #[prost(string, repeated, tag = "8")]
     pub exits: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Of the scheduler's answers: the MIG profile when `gpus` are slices.
+    #[prost(string, tag = "9")]
+    pub gpu_profile: ::prost::alloc::string::String,
+    /// Of the scheduler's answers: its share of its one GPU, in thousandths, and the part of that GPU's memory; 0 when it has its GPUs alone.
+    #[prost(uint32, tag = "10")]
+    pub gpu_share: u32,
+    #[prost(uint64, tag = "11")]
+    pub gpu_memory_bytes: u64,
 }
 impl ::prost::Name for MemberSummary {
     const NAME: &'static str = "MemberSummary";
@@ -379,7 +387,7 @@ pub struct PerNode {
     /// Kinds of GPU that will do; empty for any.
     #[prost(string, repeated, tag = "3")]
     pub gpu_models: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// The least memory of each GPU.
+    /// The least memory of each GPU; of a share its own part of it.
     #[prost(uint64, tag = "4")]
     pub gpu_memory_bytes: u64,
     /// 0 for whatever is there.
@@ -389,6 +397,12 @@ pub struct PerNode {
     pub memory_bytes: u64,
     #[prost(uint64, tag = "7")]
     pub disk_bytes: u64,
+    /// The MIG profile ("1g.10gb"): `gpus` slices of it are asked instead of whole GPUs; empty for whole ones.
+    #[prost(string, tag = "8")]
+    pub gpu_profile: ::prost::alloc::string::String,
+    /// The share of the one GPU (`gpus` is 1, no profile), in thousandths, 1 to 999; 0 for all of it.
+    #[prost(uint32, tag = "9")]
+    pub gpu_share: u32,
 }
 impl ::prost::Name for PerNode {
     const NAME: &'static str = "PerNode";

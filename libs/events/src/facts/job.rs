@@ -1,7 +1,9 @@
 //! Jobs: a run's claim on compute, from its submission to its end.
 
 use super::{JobSpec, MemoryKind, Rendezvous};
-use footplate_types::{AttemptNumber, Digest, Epoch, GpuUuid, MemberIndex, Millis, NodeName, Rank, RequestId, SlotIndex, Timestamp};
+use footplate_types::{
+    AttemptNumber, Digest, Epoch, GpuUuid, MemberIndex, MigProfile, Millis, NodeName, Rank, RequestId, SlotIndex, Timestamp,
+};
 use serde::{Deserialize, Serialize};
 
 /// A client submitted a job; the run of the same id begins here.
@@ -125,6 +127,15 @@ pub struct MemberPlacement {
     /// The GPUs it claims.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<GpuUuid>,
+    /// The profile when they are MIG slices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_profile: Option<MigProfile>,
+    /// The share that it claims of its one GPU, in thousandths; 0 = it has its GPUs alone.
+    #[serde(default, skip_serializing_if = "super::gpus::is_unsaid")]
+    pub gpu_share: u32,
+    /// The part of that GPU's memory that it claims with the share, in bytes; 0 = none is set apart.
+    #[serde(default, skip_serializing_if = "super::gpus::is_unsaid")]
+    pub gpu_memory_bytes: u64,
     /// The CPU slots it claims.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slots: Vec<SlotIndex>,

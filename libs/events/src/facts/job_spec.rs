@@ -2,7 +2,7 @@
 
 use super::{AfterJob, ArrayMember};
 use footplate_types::{
-    AttemptNumber, Digest, DisplayName, GpuModel, Invalid, MetricName, Millis, NodeName, QueueName, RunId, Taint, Toleration,
+    AttemptNumber, Digest, DisplayName, GpuModel, Invalid, MetricName, MigProfile, Millis, NodeName, QueueName, RunId, Taint, Toleration,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -36,16 +36,23 @@ pub struct Why {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PerNode {
-    /// Whole GPUs. Exactly one of `gpus` and `slots` is above 0.
+    /// Whole GPUs, or slices where a profile is named. Exactly one of `gpus` and `slots` is above 0.
     #[serde(default)]
     pub gpus: u32,
+    /// The MIG profile: slices of it are asked instead of whole GPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_profile: Option<MigProfile>,
+    /// The share of the one GPU that is asked, in thousandths, beside which others may stand on it; 0 = all of it. Its `gpu_memory_bytes` is then
+    /// the part of the GPU's memory that is asked.
+    #[serde(default, skip_serializing_if = "super::gpus::is_unsaid")]
+    pub gpu_share: u32,
     /// CPU slots.
     #[serde(default)]
     pub slots: u32,
     /// Kinds of GPU that will do; empty = any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpu_models: Vec<GpuModel>,
-    /// The least memory of each GPU, in bytes.
+    /// The least memory of each GPU, in bytes; of a share its own part of it.
     #[serde(default)]
     pub gpu_memory_bytes: u64,
     /// Logical CPUs; 0 = whatever is there.
@@ -407,10 +414,12 @@ impl JobSpec {
         self.resources.nodes.saturating_mul(self.workers_per_node())
     }
 
-    /// An upper estimate of the bytes of this gang's placement: 224 a member, 50 a GPU (a UUID of 40 characters), 8 a slot.
+    /// An upper estimate of the bytes of this gang's placement: 224 a member, 72 more where it has parts of GPUs, 50 a GPU (a UUID of 40 characters),
+    /// 8 a slot.
     fn placement_bytes(&self) -> u64 {
         let per_node = &self.resources.per_node;
-        u64::from(self.resources.nodes) * (224 + 50 * u64::from(per_node.gpus) + 8 * u64::from(per_node.slots))
+        let parts = if per_node.gpu_share > 0 || per_node.gpu_profile.is_some() { 72 } else { 0 };
+        u64::from(self.resources.nodes) * (224 + parts + 50 * u64::from(per_node.gpus) + 8 * u64::from(per_node.slots))
     }
 
     /// Checks what serde cannot: every number against its limits. The first fault is told.
@@ -427,9 +436,7 @@ impl JobSpec {
         within("resources.gpus or slots", self.workers_per_node().into(), 1, Self::WORKERS_PER_NODE_MAX.into())?;
         within("resources (nodes times workers)", self.world_size().into(), 1, Self::WORKERS_MAX.into())?;
         within("resources (bytes of a placement)", self.placement_bytes(), 0, Self::PLACEMENT_BYTES_MAX)?;
-        if per_node.gpus == 0 && (!per_node.gpu_models.is_empty() || per_node.gpu_memory_bytes > 0) {
-            return Err(Invalid::new("resources.gpu", "a model or memory", "only together with gpus of at least 1"));
-        }
+        per_node.validate_gpus()?;
         if self.priority.unsigned_abs() > Self::PRIORITY_MAX {
             return Err(Invalid::new("priority", self.priority, format!("-{most} to {most}", most = Self::PRIORITY_MAX)));
         }

@@ -2,7 +2,7 @@
 
 use crate::facts::{ArrayMember, DocumentRef, Launcher, Rendezvous, SourceRef, StopCause, StopPolicy};
 use footplate_types::{
-    AttemptNumber, DisplayName, Epoch, GpuUuid, MemberIndex, MetricName, Millis, NodeName, ProjectName, Rank, RunId, SlotIndex,
+    AttemptNumber, DisplayName, Epoch, GpuUuid, MemberIndex, MetricName, MigProfile, Millis, NodeName, ProjectName, Rank, RunId, SlotIndex,
 };
 use serde::{Deserialize, Serialize};
 
@@ -72,6 +72,15 @@ pub struct Task {
     /// The GPUs it may use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<GpuUuid>,
+    /// The profile when they are MIG slices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_profile: Option<MigProfile>,
+    /// Its share of its one GPU, in thousandths, beside which others may stand; 0 = it has its GPUs alone.
+    #[serde(default, skip_serializing_if = "crate::facts::is_unsaid")]
+    pub gpu_share: u32,
+    /// The part of that GPU's memory that is its own, in bytes; 0 = none is set apart.
+    #[serde(default, skip_serializing_if = "crate::facts::is_unsaid")]
+    pub gpu_memory_bytes: u64,
     /// The CPU slots it may use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slots: Vec<SlotIndex>,

@@ -7,9 +7,11 @@
 mod job_sizes;
 mod samples;
 
-use footplate_events::facts::{AfterJob, AfterWhen, JobSubmitted, QueueConfigured, Quota, TrialObserved, WaitReason};
+use footplate_events::facts::{
+    AfterJob, AfterWhen, JobSubmitted, MemberPlacement, PerNode, QueueConfigured, Quota, TrialObserved, WaitReason,
+};
 use footplate_events::{Decoded, Envelope, Event, Recorded, Subject, Trace, decode, encode, known_types};
-use footplate_types::{EventId, PrincipalId, QueueName, RunId, Timestamp};
+use footplate_types::{EventId, Gpu, GpuModel, GpuUuid, MigProfile, NodeShape, PrincipalId, QueueName, RunId, Timestamp};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -118,6 +120,39 @@ fn a_queues_place_in_the_tree_is_written_and_read() {
     let headers: Vec<(String, String)> = headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     let read = decode(1, Timestamp::default(), &envelope.subject.to_string(), &headers, &payload);
     assert!(matches!(&read, Decoded::Known(recorded) if recorded.envelope == envelope), "{read:?}");
+}
+
+/// Rule 11: parts of GPUs stand in payloads where they were asked, and read back.
+#[test]
+fn slices_and_shares_are_written_and_read_and_whole_gpus_say_nothing_of_them() {
+    let gpu = |text: &str| GpuUuid::parse(text).unwrap();
+    let mut placed = samples::samples()
+        .into_iter()
+        .find_map(|(_, event)| if let Event::JobPlaced(fact) = event { Some(fact.members[0].clone()) } else { None })
+        .unwrap();
+    let written = |member: &MemberPlacement| serde_json::to_value(member).unwrap();
+    assert!(["gpu_share", "gpu_memory_bytes", "gpu_profile"].iter().all(|key| written(&placed).get(key).is_none()));
+    (placed.gpus, placed.gpu_share, placed.gpu_memory_bytes) = (vec![gpu("GPU-0")], 250, 1 << 30);
+    assert_eq!((&written(&placed)["gpu_share"], &written(&placed)["gpu_memory_bytes"]), (&json!(250), &json!(1 << 30)));
+    assert_eq!(serde_json::from_value::<MemberPlacement>(written(&placed)).unwrap(), placed);
+    let ask = PerNode { gpus: 2, gpu_profile: MigProfile::parse("1g.10gb").ok(), ..PerNode::default() };
+    let value = serde_json::to_value(&ask).unwrap();
+    assert_eq!((&value["gpu_profile"], value.get("gpu_share")), (&json!("1g.10gb"), None));
+    assert_eq!(serde_json::from_value::<PerNode>(value).unwrap(), ask);
+    let slice = Gpu {
+        uuid: gpu("MIG-0"),
+        model: GpuModel::parse("H100").unwrap(),
+        memory_bytes: 10 << 30,
+        island: None,
+        numa: None,
+        pci: None,
+        mig_profile: Some("1g.10gb".to_owned()),
+        parent: Some(gpu("GPU-0")),
+    };
+    let shape = NodeShape { gpus: vec![slice], share_gpus: true, ..NodeShape::default() };
+    let value = serde_json::to_value(&shape).unwrap();
+    assert_eq!((&value["gpus"][0]["parent"], &value["share_gpus"]), (&json!("GPU-0"), &json!(true)));
+    assert_eq!(serde_json::from_value::<NodeShape>(value).unwrap(), shape);
 }
 
 #[test]

@@ -71,6 +71,8 @@ pub(crate) fn spec() -> JobSpec {
             nodes: 2,
             per_node: PerNode {
                 gpus: 8,
+                gpu_profile: None,
+                gpu_share: 0,
                 slots: 0,
                 gpu_models: vec![name(GpuModel::parse, "NVIDIA H200")],
                 gpu_memory_bytes: 141 << 30,
@@ -174,6 +176,9 @@ fn job_events() -> Vec<(Subject, Event)> {
         node: node(),
         epoch: Epoch(4),
         gpus: vec![gpu(0), gpu(1)],
+        gpu_profile: None,
+        gpu_share: 0,
+        gpu_memory_bytes: 0,
         slots: vec![SlotIndex(3)],
         cpus: 64,
         memory_bytes: 512 << 30,
@@ -336,9 +341,11 @@ fn node_events() -> Vec<(Subject, Event)> {
         numa: Some(1),
         pci: Some("0000:3b:00.0".to_owned()),
         mig_profile: Some("1g.18gb".to_owned()),
+        parent: None,
     };
     let shape = NodeShape {
         gpus: vec![one],
+        share_gpus: false,
         slots: 4,
         cpus: 96,
         memory_bytes: 1 << 40,

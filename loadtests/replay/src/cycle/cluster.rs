@@ -260,9 +260,11 @@ pub fn node_shape(node: &str, at: u32, gpus: u32) -> NodeShape {
         numa: Some(index / 4),
         pci: None,
         mig_profile: None,
+        parent: None,
     };
     NodeShape {
         gpus: (0..gpus).map(gpu).collect(),
+        share_gpus: false,
         slots: 0,
         cpus: 96,
         memory_bytes: 1 << 40,

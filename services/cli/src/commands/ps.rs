@@ -118,7 +118,7 @@ fn row(job: &Job, letters: usize, now: Timestamp) -> Row {
         job.queue.clone(),
         job.priority.to_string(),
         state(job),
-        view::shape(job.nodes, job.gpus_per_node, job.slots_per_node),
+        view::shape(job),
         view::since(&job.submitted_at, now),
         place(job),
         nodes(job),

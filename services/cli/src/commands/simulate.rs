@@ -10,7 +10,7 @@ use crate::{
 use footplate_scheduler_simulate::{
     Arrival, Cluster, Habits, KNOBS, Outcome, Policy, Scenario, Spread, Stay, Use, Workload, page, policy, simulate, trace,
 };
-use footplate_types::Millis;
+use footplate_types::{GpuMilli, Millis};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -97,7 +97,9 @@ pub fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
             .map_err(|error| Failure::new(Exit::Failed, format!("{}: {error}", file.display())))?;
         tell(format!("the page is in {}", file.display()));
     }
-    let (gpus, slots) = scenario.capacity();
+    let (gpu_milli, slots) = scenario.capacity();
+    let whole = GpuMilli::WHOLE.0;
+    let gpus = if gpu_milli % whole == 0 { json!(gpu_milli / whole) } else { json!(gpu_milli as f64 / whole as f64) };
     let data = json!({
         "seed": args.seed,
         "nodes": scenario.nodes(),

@@ -31,6 +31,7 @@ Examples:
   id=$(footplate submit -q job.yaml) && footplate run logs -f $id
   footplate submit --after $id -- python report.py
   footplate submit --array 0-99%10 job.yaml
+  footplate submit --gpu-share 250 -- python small.py
 
 The job file's keys: docs/reference/job-file.md. Exit codes of --wait: 0 the run succeeded, 7 it failed, 8 it was cancelled,
 6 the time-out came first, 5 the platform went away: the run goes on, and `footplate run wait` waits for it again.";
@@ -78,6 +79,12 @@ pub struct Args {
     /// GPUs of each node
     #[arg(long, value_name = "COUNT", help_heading = "Instead of the job file's", conflicts_with = "slots")]
     pub gpus: Option<u32>,
+    /// MIG profile: --gpus counts slices of it
+    #[arg(long, value_name = "PROFILE", help_heading = "Instead of the job file's", requires = "gpus", conflicts_with = "gpu_share")]
+    pub mig: Option<String>,
+    /// Share of one GPU, in thousandths
+    #[arg(long, value_name = "THOUSANDTHS", help_heading = "Instead of the job file's", conflicts_with = "slots")]
+    pub gpu_share: Option<u32>,
     /// CPU slots of each node
     #[arg(long, value_name = "COUNT", help_heading = "Instead of the job file's")]
     pub slots: Option<u32>,
@@ -217,10 +224,17 @@ fn sets(args: &Args) -> Result<Vec<String>, Problems> {
         ("queue.name", &args.queue),
         ("why.hypothesis", &args.hypothesis),
         ("array", &args.array),
+        ("resources.gpu.mig", &args.mig),
     ] {
         sets.extend(text.as_deref().map(|text| format!("{key}={}", quoted(text))));
     }
-    for (key, number) in [("resources.nodes", args.nodes), ("resources.gpus", args.gpus), ("resources.slots", args.slots)] {
+    for (key, number) in [
+        ("resources.nodes", args.nodes),
+        // A share is of one GPU.
+        ("resources.gpus", args.gpus.or(args.gpu_share.map(|_| 1))),
+        ("resources.gpu.share", args.gpu_share),
+        ("resources.slots", args.slots),
+    ] {
         sets.extend(number.map(|number| format!("{key}={number}")));
     }
     sets.extend(args.priority.map(|priority| format!("queue.priority={priority}")));

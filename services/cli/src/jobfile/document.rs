@@ -6,7 +6,7 @@ use super::after::AfterItem;
 use super::array::ArraySection;
 use super::units::{AtLeast, Backoff, Size, Span};
 use crate::capture::{DirtyRule, LfsRule, MAX_UNTRACKED_DEFAULT, SubmoduleRule};
-use footplate_types::{DisplayName, GpuModel, NodeName, ProjectName, QueueName, Toleration};
+use footplate_types::{DisplayName, GpuModel, MigProfile, NodeName, ProjectName, QueueName, Toleration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -244,9 +244,16 @@ pub struct GpuSection {
     /// Models that will do, one name or a list; empty = any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub model: Vec<GpuModel>,
-    /// The least memory of each, with a unit.
+    /// The least memory of each, with a unit; with `share` its own part of the GPU's memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<AtLeast>,
+    /// MIG profile, such as `1g.10gb`: `gpus` slices of it are asked instead of whole GPUs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mig: Option<MigProfile>,
+    /// Share of the one GPU (`gpus: 1`) in thousandths, such as 250 for a quarter, beside which others may stand on it; absent = all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 999))]
+    pub share: Option<u32>,
 }
 
 /// Where it may stand.

@@ -4,7 +4,7 @@ use super::Problems;
 use serde_json::{Map, Value};
 
 /// Keys that are planned and not built yet, by path.
-pub const NOT_BUILT: [&str; 39] = [
+pub const NOT_BUILT: [&str; 38] = [
     "elastic",
     "health",
     "determinism",
@@ -19,7 +19,6 @@ pub const NOT_BUILT: [&str; 39] = [
     "env.requirements",
     "env.secrets",
     "launcher.nproc",
-    "resources.gpu.mig",
     "resources.shm",
     "placement.constraint",
     "placement.spot",

@@ -95,7 +95,14 @@ fn check(file: &JobFile, problems: &mut Problems) {
         (Some(gpus), Some(slots)) if gpus > 0 && slots > 0 => problems.add("resources", "takes `gpus` or `slots`, not both"),
         _ => {}
     }
-    let asks_kind = !resources.gpu.model.is_empty() || resources.gpu.memory.is_some();
+    let gpu = &resources.gpu;
+    if gpu.share.is_some_and(|share| !(1..=999).contains(&share)) {
+        problems.add("resources.gpu.share", "takes 1 to 999 thousandths of a GPU; leave it out to ask for all of it");
+    } else if gpu.share.is_some() && (resources.gpus.unwrap_or(0) > 1 || gpu.mig.is_some()) {
+        problems
+            .add("resources.gpu.share", "is a share of one whole GPU: it goes with `resources.gpus: 1` and without `resources.gpu.mig`");
+    }
+    let asks_kind = !gpu.model.is_empty() || gpu.memory.is_some() || gpu.mig.is_some() || gpu.share.is_some();
     if asks_kind && resources.gpus.unwrap_or(0) == 0 {
         problems.add("resources.gpu", "names a kind of GPU, but `resources.gpus` asks for none");
     }

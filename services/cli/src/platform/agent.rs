@@ -49,6 +49,7 @@ fn shape(config: &Config, node: &NodeName) -> Result<ShapeSource, Invalid> {
     Ok(ShapeSource::Detected {
         slots: (slots > 0).then_some(slots),
         ignore_gpus: slots > 0,
+        share_gpus: config.get(&knobs::AGENT_SHARE_GPUS),
         pool: (!pool.is_empty()).then_some(pool),
         rack: (!rack.is_empty()).then_some(rack),
         labels: labels(&config.get(&knobs::AGENT_LABELS))?,

@@ -139,6 +139,12 @@ pub const AGENT_POOL: Knob<String> = Knob::new("agent.pool", "", "pool this node
 /// The rack.
 pub const AGENT_RACK: Knob<String> =
     Knob::new("agent.rack", "", "rack this node stands in, for gangs whose nodes are to be near each other; empty: not known");
+/// Shares.
+pub const AGENT_SHARE_GPUS: Knob<bool> = Knob::new(
+    "agent.share_gpus",
+    "false",
+    "let jobs that ask a share of a GPU stand together on one whole GPU of this node; nothing but an MPS daemon keeps them to their shares",
+);
 /// Labels.
 pub const AGENT_LABELS: Knob<String> = Knob::new(
     "agent.labels",
@@ -296,6 +302,7 @@ pub const ALL: &[&dyn AnyKnob] = &[
     &AGENT_SPOOL,
     &AGENT_POOL,
     &AGENT_RACK,
+    &AGENT_SHARE_GPUS,
     &AGENT_LABELS,
     &AGENT_TAINTS,
     &AGENT_API,

@@ -109,6 +109,8 @@ fn per_node(file: &JobFile) -> types::PerNode {
     let gpus = resources.gpus.unwrap_or(0);
     types::PerNode {
         gpus,
+        gpu_profile: resources.gpu.mig.as_ref().map(ToString::to_string).unwrap_or_default(),
+        gpu_share: resources.gpu.share.unwrap_or(0),
         slots: resources.slots.unwrap_or(u32::from(gpus == 0)),
         gpu_models: resources.gpu.model.iter().map(ToString::to_string).collect(),
         gpu_memory_bytes: resources.gpu.memory.map_or(0, |size| size.0.0),
@@ -169,6 +171,10 @@ mod tests {
         assert_eq!((per_node(json!({})).gpus, per_node(json!({})).slots), (0, 1));
         let gpus = per_node(json!({"resources": {"gpus": 8, "gpu": {"memory": ">=80GB"}}}));
         assert_eq!((gpus.gpus, gpus.slots, gpus.gpu_memory_bytes), (8, 0, 80_000_000_000));
+        let slices = per_node(json!({"resources": {"gpus": 2, "gpu": {"mig": "1g.10gb"}}}));
+        assert_eq!((slices.gpus, slices.gpu_profile.as_str(), slices.gpu_share), (2, "1g.10gb", 0));
+        let share = per_node(json!({"resources": {"gpus": 1, "gpu": {"share": 250, "memory": "10GiB"}}}));
+        assert_eq!((share.gpus, share.gpu_share, share.gpu_memory_bytes), (1, 250, 10 << 30));
     }
 
     #[test]

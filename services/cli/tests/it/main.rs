@@ -25,6 +25,7 @@ mod pipeline;
 mod platform;
 mod races;
 mod secrets;
+mod sharing;
 mod simulate;
 mod stops;
 mod submit;

@@ -148,6 +148,7 @@ impl AgentConfig {
                 rack: None,
                 labels: BTreeMap::new(),
                 taints: BTreeSet::new(),
+                share_gpus: false,
             },
             lease: Some(Duration::from_secs(300)),
             beat_every: None,

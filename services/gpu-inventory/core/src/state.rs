@@ -3,7 +3,7 @@
 use footplate_es::{Cause, Evolve, Project};
 use footplate_events::facts::NodeRegistered;
 use footplate_events::{Event, Recorded};
-use footplate_types::{Epoch, GpuUuid, NodeName, RequestId, Taint, Toleration};
+use footplate_types::{Epoch, Gpu, GpuUuid, NodeName, RequestId, Taint, Toleration};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -42,6 +42,12 @@ pub struct NodeState {
 }
 
 impl NodeState {
+    /// What ails a GPU of it, or the GPU of which that is a slice; `None` when it may be used.
+    pub fn ails(&self, gpu: &Gpu) -> Option<&str> {
+        let of = |uuid: &GpuUuid| self.unhealthy_gpus.get(uuid).map(String::as_str);
+        of(&gpu.uuid).or_else(|| gpu.parent.as_ref().and_then(of))
+    }
+
     /// The word for its state in the API.
     pub const fn state(&self) -> &'static str {
         if self.registered.is_none() {
@@ -159,7 +165,7 @@ impl Evolve for Inventory {
         match &recorded.envelope.event {
             Event::NodeRegistered(fact) => {
                 node.lost = None;
-                node.unhealthy_gpus.retain(|uuid, _| fact.shape.gpus.iter().any(|gpu| gpu.uuid == *uuid));
+                node.unhealthy_gpus.retain(|uuid, _| fact.shape.gpus.iter().any(|gpu| gpu.is_of(uuid)));
                 node.registered = Some(fact.clone());
             }
             Event::NodeHealthChanged(fact) => match (&fact.gpu, fact.healthy) {

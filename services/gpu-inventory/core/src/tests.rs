@@ -159,6 +159,37 @@ fn an_operators_word_of_a_generation_that_is_over_is_refused_with_the_one_that_s
 }
 
 #[test]
+fn what_ails_a_gpu_ails_its_slices_until_it_is_well_or_gone() {
+    let uuid = |text: &str| GpuUuid::parse(text).unwrap();
+    let slice = |at: &str, parent: Option<&str>| Gpu {
+        uuid: uuid(at),
+        model: GpuModel::parse("H100").unwrap(),
+        memory_bytes: 1,
+        island: None,
+        numa: None,
+        pci: None,
+        mig_profile: Some("1g.10gb".to_owned()),
+        parent: parent.map(uuid),
+    };
+    let gpus = vec![slice("MIG-0", Some("GPU-0")), slice("MIG-1", Some("GPU-1")), slice("MIG-2", None)];
+    let fact = NodeRegistered { shape: NodeShape { gpus: gpus.clone(), ..NodeShape::default() }, ..fact(1, 0) };
+    let mut story = Story::new();
+    story.record(Subject::node(&node()), fact.clone());
+    let bad = NodeHealthChanged { gpu: Some(uuid("GPU-0")), healthy: false, reason: "Xid 79".to_owned() };
+    story.record(Subject::node(&node()), bad);
+    let ails = |story: &Story| {
+        let state: Inventory = story.folded();
+        gpus.iter().map(|gpu| state.node(&node()).unwrap().ails(gpu).map(str::to_owned)).collect::<Vec<_>>()
+    };
+    assert_eq!(ails(&story), [Some("Xid 79".to_owned()), None, None]);
+    story.record(Subject::node(&node()), fact.clone());
+    assert_eq!(ails(&story)[0].as_deref(), Some("Xid 79"), "a registration with the same slices does not heal it");
+    let others = NodeRegistered { shape: NodeShape { gpus: gpus[1..].to_vec(), ..NodeShape::default() }, ..fact };
+    story.record(Subject::node(&node()), others);
+    assert_eq!(ails(&story), [None, None, None]);
+}
+
+#[test]
 fn health_is_written_on_change_alone() {
     let mut story = registered();
     let changed = |healthy| Reported {

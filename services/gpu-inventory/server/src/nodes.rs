@@ -55,8 +55,9 @@ impl Nodes {
             numa: gpu.numa,
             pci: gpu.pci.clone().unwrap_or_default(),
             mig_profile: gpu.mig_profile.clone().unwrap_or_default(),
-            healthy: !node.unhealthy_gpus.contains_key(&gpu.uuid),
-            reason: node.unhealthy_gpus.get(&gpu.uuid).cloned().unwrap_or_default(),
+            parent: gpu.parent.as_ref().map(ToString::to_string).unwrap_or_default(),
+            healthy: node.ails(gpu).is_none(),
+            reason: node.ails(gpu).unwrap_or_default().to_owned(),
         });
         Node {
             name: name.to_string(),
@@ -79,6 +80,7 @@ impl Nodes {
             last_beat_ms: watch.map(|watch| self.shell.clock.elapsed().saturating_sub(watch.seen_at).as_millis() as u64),
             clock_ahead_ms: registered.clock_ahead_ms,
             sequence: node.sequence,
+            share_gpus: shape.share_gpus,
             held: beat.map(|beat| beat.held.iter().map(|(run, attempt)| format!("{run}-{attempt}")).collect()).unwrap_or_default(),
         }
     }

@@ -4,9 +4,10 @@
 //! Each demand is looked at alone, as if nothing else waited, and nothing that runs ended. What waits for its queue's quota or by somebody's will waits for
 //! no node and is no demand.
 
-use crate::state::{Holding, Job, Node, Stage, Stamp, State};
+use crate::decide::matches;
+use crate::state::{Claim, Holding, Job, Node, Stage, Stamp, State};
 use footplate_events::facts::{JobSpec, PerNode, WaitReason};
-use footplate_types::{Digest, Gpu, GpuModel, NodeName, NodeShape, QueueName, Taint};
+use footplate_types::{Digest, Gpu, GpuMilli, GpuModel, GpuUuid, NodeName, NodeShape, QueueName, Taint};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -47,7 +48,9 @@ struct KindKey {
     pool: Option<String>,
     labels: BTreeMap<String, String>,
     taints: BTreeSet<Taint>,
-    gpus: BTreeMap<(GpuModel, u64), u32>,
+    /// By model, memory and profile.
+    gpus: BTreeMap<(GpuModel, u64, Option<String>), u32>,
+    share_gpus: bool,
     slots: u32,
     cpus: u32,
     memory: u64,
@@ -57,10 +60,11 @@ impl KindKey {
     fn of(shape: &NodeShape) -> Self {
         let mut gpus = BTreeMap::new();
         for gpu in &shape.gpus {
-            *gpus.entry((gpu.model.clone(), gpu.memory_bytes)).or_default() += 1;
+            *gpus.entry((gpu.model.clone(), gpu.memory_bytes, gpu.mig_profile.clone())).or_default() += 1;
         }
         let (pool, slots, cpus, memory) = (shape.pool.clone(), shape.slots, shape.cpus, shape.memory_bytes / MEMORY_STEP);
-        Self { pool, labels: shape.labels.clone(), taints: shape.taints.clone(), gpus, slots, cpus, memory }
+        let (labels, taints) = (shape.labels.clone(), shape.taints.clone());
+        Self { pool, labels, taints, gpus, share_gpus: shape.share_gpus, slots, cpus, memory }
     }
 }
 
@@ -106,7 +110,7 @@ pub struct Demand {
 impl Demand {
     fn asks(&self) -> u64 {
         let asked = Holding::asked(&self.spec);
-        asked.gpus.max(asked.slots).saturating_mul(self.jobs)
+        asked.gpu_milli.max(asked.slots.saturating_mul(GpuMilli::WHOLE.0)).saturating_mul(self.jobs)
     }
 }
 
@@ -128,7 +132,10 @@ pub struct Capacity {
 /// What is to be had on a node.
 struct Free<'s> {
     shape: &'s NodeShape,
+    /// GPUs and slices on which nothing stands.
     gpus: Vec<&'s Gpu>,
+    /// Those on which shares stand, with what is left of each: thousandths and memory.
+    shared: Vec<(&'s Gpu, u64, u64)>,
     slots: u32,
     cpus: u32,
     memory: u64,
@@ -137,13 +144,17 @@ struct Free<'s> {
 impl<'s> Free<'s> {
     fn empty(shape: &'s NodeShape) -> Self {
         let NodeShape { slots, cpus, memory_bytes, .. } = *shape;
-        Self { shape, gpus: shape.gpus.iter().collect(), slots, cpus, memory: memory_bytes }
+        Self { shape, gpus: shape.gpus.iter().collect(), shared: Vec::new(), slots, cpus, memory: memory_bytes }
     }
 
     fn now(node: &'s Node) -> Self {
         let mut free = Self::empty(&node.shape);
-        let is_taken = |gpu: &Gpu| node.claims.values().any(|claim| claim.gpus.contains(&gpu.uuid));
-        free.gpus.retain(|gpu| !node.unhealthy_gpus.contains_key(&gpu.uuid) && !is_taken(gpu));
+        free.gpus.retain(|gpu| node.is_well(gpu));
+        for claim in node.claims.values() {
+            for uuid in &claim.gpus {
+                free.take_gpu(uuid, claim);
+            }
+        }
         free.slots = free.slots.saturating_sub(node.claimed().slots);
         for claim in node.claims.values() {
             free.cpus = free.cpus.saturating_sub(claim.cpus);
@@ -152,11 +163,37 @@ impl<'s> Free<'s> {
         free
     }
 
+    fn take_gpu(&mut self, uuid: &GpuUuid, claim: &Claim) {
+        let share = if claim.gpu_share > 0 { claim.gpu_share.into() } else { GpuMilli::WHOLE.0 };
+        if let Some((_, milli, memory)) = self.shared.iter_mut().find(|(gpu, ..)| gpu.uuid == *uuid) {
+            (*milli, *memory) = (milli.saturating_sub(share), memory.saturating_sub(claim.gpu_memory_bytes));
+        } else if let Some(at) = self.gpus.iter().position(|gpu| gpu.uuid == *uuid) {
+            let gpu = self.gpus.remove(at);
+            self.shared.push((
+                gpu,
+                GpuMilli::WHOLE.0 - share.min(GpuMilli::WHOLE.0),
+                gpu.memory_bytes.saturating_sub(claim.gpu_memory_bytes),
+            ));
+        }
+    }
+
+    /// How many shares find room here beside each other, each on one GPU.
+    fn shares(&self, ask: &PerNode) -> u64 {
+        if !self.shape.share_gpus {
+            return 0;
+        }
+        let whole = self.gpus.iter().map(|gpu| (*gpu, GpuMilli::WHOLE.0, gpu.memory_bytes));
+        let all = whole.chain(self.shared.iter().copied()).filter(|(gpu, ..)| matches(gpu, ask));
+        let of_one = |(_, milli, memory): (&Gpu, u64, u64)| {
+            let by_memory = memory.checked_div(ask.gpu_memory_bytes).unwrap_or(u64::MAX);
+            milli.checked_div(ask.gpu_share.into()).unwrap_or(0).min(by_memory)
+        };
+        all.map(of_one).sum()
+    }
+
     /// How many members of jobs that ask this find room here beside each other.
     fn seats(&self, ask: &PerNode) -> u64 {
-        let will_do =
-            |gpu: &Gpu| gpu.memory_bytes >= ask.gpu_memory_bytes && (ask.gpu_models.is_empty() || ask.gpu_models.contains(&gpu.model));
-        let gpus = self.gpus.iter().filter(|gpu| will_do(gpu)).count() as u64;
+        let gpus = if ask.gpu_share > 0 { self.shares(ask) } else { self.gpus.iter().filter(|gpu| matches(gpu, ask)).count() as u64 };
         if ask.disk_bytes > self.shape.disk_bytes {
             return 0;
         }

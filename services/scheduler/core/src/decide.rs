@@ -15,6 +15,7 @@ mod forecast;
 mod ground;
 mod hold;
 mod line;
+mod parts;
 mod pass;
 mod place;
 mod preempt;
@@ -23,12 +24,14 @@ mod room;
 mod shares;
 mod verdict;
 mod waiting;
+mod wanted;
 mod watch;
 
 pub(crate) use board::{Board, Shape, When};
 pub use forecast::Forecast;
 pub(crate) use forecast::forecast;
 pub use ground::Memory;
+pub(crate) use room::matches;
 pub(crate) use shares::Shares;
 pub(crate) use waiting::{Lack, closed_and_free, lack, never, tainted_and_free, too_few_open};
 

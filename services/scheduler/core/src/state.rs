@@ -180,7 +180,7 @@ impl State {
         &self.asking
     }
 
-    /// Checks what must hold after every event: no GPU and no slot of a node is claimed twice, every living member of an attempt holds
+    /// Checks what must hold after every event: no slot of a node is claimed twice, and of no GPU more than there is of it, every living member of an attempt holds
     /// exactly its claim, the queues' holdings are the sum of the claims, who waits for others stands out of line. Told as the first fault, in
     /// words.
     pub fn check(&self) -> Result<(), String> {
@@ -211,16 +211,8 @@ impl State {
     fn check_claims(&self) -> Result<(), String> {
         let mut held = 0usize;
         for (name, node) in &self.nodes {
-            let mut seen = BTreeSet::new();
-            for (key, claim) in &node.claims {
-                let units = claim.gpus.iter().map(ToString::to_string).chain(claim.slots.iter().map(|slot| format!("slot {}", slot.0)));
-                for unit in units {
-                    if !seen.insert(unit.clone()) {
-                        return Err(format!("{name}: {unit} is claimed twice, again by {key:?}"));
-                    }
-                }
-                held += 1;
-            }
+            node.check_claims().map_err(|fault| format!("{name}: {fault}"))?;
+            held += node.claims.len();
         }
         let living: usize =
             self.active().filter(|(_, a)| !a.void).map(|(_, a)| a.members.iter().filter(|m| !m.is_released()).count()).sum();

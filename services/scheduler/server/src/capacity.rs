@@ -8,7 +8,7 @@ use footplate_api::v1::{
 use footplate_api::{Refusal, types};
 use footplate_events::facts::PerNode;
 use footplate_scheduler_core::{Capacity, Demand, Idle, Job, Kind, Stage, State, capacity};
-use footplate_types::{NodeShape, ProjectName};
+use footplate_types::{GpuMilli, NodeShape, ProjectName};
 use futures::{StreamExt, stream};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,7 +59,7 @@ fn placed(state: &State, project: Option<&ProjectName>) -> (Vec<PlacedAsk>, u64)
             continue;
         }
         count += 1;
-        first.insert((Reverse((job.gpus(), job.slots())), job.submitted.sequence));
+        first.insert((Reverse((job.gpu_milli(), job.slots())), job.submitted.sequence));
         known.insert(job.submitted.sequence, job);
         if first.len() > JOBS_MAX
             && let Some((_, last)) = first.pop_last()
@@ -72,32 +72,41 @@ fn placed(state: &State, project: Option<&ProjectName>) -> (Vec<PlacedAsk>, u64)
         project: job.project.to_string(),
         name: job.spec.name.to_string(),
         queue: job.spec.queue.to_string(),
-        gpus: job.gpus(),
+        gpus: whole(job.gpu_milli()),
         slots: job.slots(),
         placed_at: job.attempt().map(|attempt| attempt.placed.at.to_string()).unwrap_or_default(),
+        gpu_milli: job.gpu_milli(),
     };
     (first.iter().filter_map(|(_, at)| known.get(at)).map(ask).collect(), count)
+}
+
+/// Thousandths of a GPU as GPUs, rounded up.
+const fn whole(milli: u64) -> u64 {
+    milli.div_ceil(GpuMilli::WHOLE.0)
 }
 
 fn queues(told: &Capacity) -> Vec<QueueAsk> {
     let ask = |(name, asked): (&footplate_types::QueueName, &footplate_scheduler_core::Asked)| QueueAsk {
         queue: name.to_string(),
         placed_jobs: asked.placed_jobs,
-        placed_gpus: asked.placed.gpus,
+        placed_gpus: whole(asked.placed.gpu_milli),
         placed_slots: asked.placed.slots,
         pending_jobs: asked.pending_jobs,
-        pending_gpus: asked.pending.gpus,
+        pending_gpus: whole(asked.pending.gpu_milli),
         pending_slots: asked.pending.slots,
+        placed_gpu_milli: asked.placed.gpu_milli,
+        pending_gpu_milli: asked.pending.gpu_milli,
     };
     told.queues.iter().map(ask).collect()
 }
 
 fn gpus(shape: &NodeShape) -> Vec<GpusOfKind> {
-    let mut counts: BTreeMap<(String, u64), u32> = BTreeMap::new();
+    let mut counts: BTreeMap<(String, u64, String), u32> = BTreeMap::new();
     for gpu in &shape.gpus {
-        *counts.entry((gpu.model.to_string(), gpu.memory_bytes)).or_default() += 1;
+        *counts.entry((gpu.model.to_string(), gpu.memory_bytes, gpu.mig_profile.clone().unwrap_or_default())).or_default() += 1;
     }
-    counts.into_iter().map(|((model, memory_bytes), count)| GpusOfKind { model, memory_bytes, count }).collect()
+    let of_kind = |((model, memory_bytes, mig_profile), count)| GpusOfKind { model, memory_bytes, count, mig_profile };
+    counts.into_iter().map(of_kind).collect()
 }
 
 fn kind(kind: &Kind) -> NodeKind {
@@ -110,6 +119,7 @@ fn kind(kind: &Kind) -> NodeKind {
         memory_bytes: shape.memory_bytes,
         nodes: kind.nodes,
         idle: kind.idle,
+        share_gpus: shape.share_gpus,
     }
 }
 
@@ -133,6 +143,8 @@ async fn idle_node(shell: Shell, idle: Idle) -> IdleNode {
 fn per_node(ask: &PerNode) -> types::PerNode {
     types::PerNode {
         gpus: ask.gpus,
+        gpu_profile: ask.gpu_profile.as_ref().map(ToString::to_string).unwrap_or_default(),
+        gpu_share: ask.gpu_share,
         slots: ask.slots,
         gpu_models: ask.gpu_models.iter().map(ToString::to_string).collect(),
         gpu_memory_bytes: ask.gpu_memory_bytes,

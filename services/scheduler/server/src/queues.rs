@@ -12,7 +12,7 @@ use footplate_events::facts::{QueueConfigured, Quota};
 use footplate_events::{Event, Recorded, Subject};
 use footplate_scheduler_core::{DEFAULT_QUEUE, Queue as Held, Stage, State, can_close, can_configure};
 use footplate_shell::{TRIES, repeated};
-use footplate_types::{EventId, Invalid, Millis, QueueName};
+use footplate_types::{EventId, GpuMilli, Invalid, Millis, QueueName};
 use std::collections::BTreeMap;
 use tonic::{Request, Response, Status};
 
@@ -74,7 +74,7 @@ fn shown(state: &State, name: &QueueName, queue: &Held, (pending, running): (u32
         quota_slots: queue.settings.quota.slots,
         held: queue.settings.held,
         closed: queue.settings.closed,
-        used_gpus: units(held.gpus),
+        used_gpus: units(held.gpu_milli.div_ceil(GpuMilli::WHOLE.0)),
         used_slots: units(held.slots),
         pending,
         running,
@@ -83,6 +83,7 @@ fn shown(state: &State, name: &QueueName, queue: &Held, (pending, running): (u32
         guarantee_gpus: queue.settings.guarantee.gpus.unwrap_or(0),
         guarantee_slots: queue.settings.guarantee.slots.unwrap_or(0),
         small_first_ms: queue.settings.small_first.0,
+        used_gpu_milli: held.gpu_milli,
     }
 }
 

@@ -5,7 +5,7 @@ use crate::outcome::{Never, Outcome, Point, Spread, Stay, Use, percentile, round
 use crate::scenario::{Arrival, Scenario};
 use footplate_events::facts::{JobSpec, Outcome as Ending};
 use footplate_scheduler_core::DEFAULT_QUEUE;
-use footplate_types::QueueName;
+use footplate_types::{GpuMilli, QueueName};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many steps the series has.
@@ -24,7 +24,7 @@ struct Track {
     never: Option<String>,
 }
 
-/// What is held and waited for at a moment.
+/// What is held and waited for at a moment; of GPUs thousandths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Moment {
     gpus: u64,
@@ -44,6 +44,8 @@ struct Account {
 
 /// GPUs, slots.
 const UNITS: [&str; 2] = ["gpus", "slots"];
+/// What is counted of each inside: thousandths of a GPU, whole slots.
+const PARTS: [u64; 2] = [GpuMilli::WHOLE.0, 1];
 
 pub(crate) struct Book<'a> {
     scenario: &'a Scenario,
@@ -64,19 +66,23 @@ pub(crate) struct Book<'a> {
 }
 
 fn asked(spec: &JobSpec) -> [u64; 2] {
-    let of_all = |per_node: u32| u64::from(per_node) * u64::from(spec.resources.nodes);
-    [of_all(spec.resources.per_node.gpus), of_all(spec.resources.per_node.slots)]
+    let per_node = &spec.resources.per_node;
+    [per_node.gpu_milli().0, per_node.slots.into()].map(|each| each * u64::from(spec.resources.nodes))
 }
 
 /// The sizes that waits are told by.
 fn size(spec: &JobSpec) -> (u8, &'static str) {
-    match asked(spec) {
-        [0, _] => (5, "no gpus"),
-        [1, _] => (0, "1 gpu"),
-        [2..=4, _] => (1, "2-4 gpus"),
-        [5..=8, _] => (2, "5-8 gpus"),
-        [9..=64, _] => (3, "9-64 gpus"),
-        _ => (4, "65+ gpus"),
+    let [milli, _] = asked(spec);
+    if (1..PARTS[0]).contains(&milli) {
+        return (0, "part of a gpu");
+    }
+    match milli.div_ceil(PARTS[0]) {
+        0 => (6, "no gpus"),
+        1 => (1, "1 gpu"),
+        2..=4 => (2, "2-4 gpus"),
+        5..=8 => (3, "5-8 gpus"),
+        9..=64 => (4, "9-64 gpus"),
+        _ => (5, "65+ gpus"),
     }
 }
 
@@ -95,8 +101,8 @@ impl<'a> Book<'a> {
                 Knot {
                     parent: settings.and_then(|settings| settings.parent.as_ref()).and_then(|parent| places.get(parent)).copied(),
                     weight: settings.map_or(1, |settings| settings.weight.max(1)),
-                    guarantee: settings.and_then(|settings| of(settings.guarantee)).unwrap_or(0).into(),
-                    quota: settings.and_then(|settings| of(settings.quota)).map(u64::from),
+                    guarantee: u64::from(settings.and_then(|settings| of(settings.guarantee)).unwrap_or(0)) * PARTS[unit],
+                    quota: settings.and_then(|settings| of(settings.quota)).map(|quota| u64::from(quota) * PARTS[unit]),
                 }
             };
             queues.iter().map(knot).collect()
@@ -208,7 +214,8 @@ impl<'a> Book<'a> {
     /// So much of its work has to be done again.
     pub(crate) fn loses(&mut self, job: usize, lost_ms: u64) {
         let [gpus, slots] = asked(&self.arrival(job).spec);
-        self.lost_unit_ms += (if gpus > 0 { gpus } else { slots }) as f64 * lost_ms as f64;
+        let units = if gpus > 0 { gpus as f64 / PARTS[0] as f64 } else { slots as f64 };
+        self.lost_unit_ms += units * lost_ms as f64;
     }
 
     /// It is over; `waited`: it had not been placed again.
@@ -327,8 +334,8 @@ impl<'a> Book<'a> {
                 uses.push(Use {
                     queue: queue.to_string(),
                     unit: word,
-                    used_h: rounded(account.used_unit_ms / UNIT_HOUR_MS),
-                    entitled_h: rounded(account.entitled_unit_ms / UNIT_HOUR_MS),
+                    used_h: rounded(account.used_unit_ms / PARTS[unit] as f64 / UNIT_HOUR_MS),
+                    entitled_h: rounded(account.entitled_unit_ms / PARTS[unit] as f64 / UNIT_HOUR_MS),
                     percent: (account.entitled_unit_ms > 0.0).then(|| rounded(account.used_unit_ms / account.entitled_unit_ms * 100.0)),
                     preempted: self.preempted[at],
                 });
@@ -358,7 +365,8 @@ impl<'a> Book<'a> {
         let point = |(at, sum): (usize, [f64; 4])| {
             let from = at as u64 * step;
             let length = (span_ms - from).min(step) as f64;
-            let [gpus, slots, pending, running] = sum.map(|sum| rounded(sum / length));
+            let [gpus, slots, pending, running] = sum.map(|sum| sum / length);
+            let [gpus, slots, pending, running] = [gpus / PARTS[0] as f64, slots, pending, running].map(rounded);
             Point { at_s: seconds(from), gpus, slots, pending, running }
         };
         sums.into_iter().enumerate().map(point).collect()

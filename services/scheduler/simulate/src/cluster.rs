@@ -2,7 +2,7 @@
 
 use crate::API_VERSION;
 use footplate_events::facts::{JobSpec, QueueConfigured, Quota};
-use footplate_types::{ByteSize, Gpu, GpuModel, GpuUuid, Invalid, Millis, NodeName, NodeShape, NvlinkIsland, QueueName};
+use footplate_types::{ByteSize, Gpu, GpuModel, GpuUuid, Invalid, MigProfile, Millis, NodeName, NodeShape, NvlinkIsland, QueueName};
 use serde::Deserialize;
 
 /// A length of time as people write it (`90s`, `1h30m`).
@@ -62,6 +62,9 @@ pub struct NodeGroup {
     pub rack: Option<String>,
     /// The GPUs of each.
     pub gpus: Option<GpuGroup>,
+    /// Whether jobs that ask shares may stand together on one GPU of each.
+    #[serde(default)]
+    pub share_gpus: bool,
     /// The CPU slots of each.
     #[serde(default)]
     pub slots: u32,
@@ -84,6 +87,8 @@ pub struct GpuGroup {
     /// Into how many NVLink islands they are divided, in order; 0: none is linked.
     #[serde(default = "one")]
     pub islands: u32,
+    /// The MIG profile of which they are slices; then `count` counts slices, and `memory` is that of one. None is linked.
+    pub mig: Option<MigProfile>,
 }
 
 /// One queue.
@@ -181,9 +186,10 @@ impl Cluster {
         self.queues.iter().map(|queue| (queue.name.clone(), of(queue))).collect()
     }
 
-    /// The most GPUs of one node.
+    /// The most whole GPUs of one node.
     pub(crate) fn gpus_of_a_node(&self) -> u32 {
-        self.nodes.iter().filter_map(|group| group.gpus.as_ref()).map(|gpus| gpus.count).max().unwrap_or(0)
+        let groups = self.nodes.iter().filter_map(|group| group.gpus.as_ref()).filter(|gpus| gpus.mig.is_none());
+        groups.map(|gpus| gpus.count).max().unwrap_or(0)
     }
 }
 
@@ -201,21 +207,23 @@ impl NodeGroup {
         let mut gpus = Vec::new();
         if let Some(group) = &self.gpus {
             for at in 0..group.count {
-                let island =
-                    (group.islands > 0).then(|| NvlinkIsland((u64::from(at) * u64::from(group.islands) / u64::from(group.count)) as u32));
+                let is_linked = group.islands > 0 && group.mig.is_none();
+                let island = is_linked.then(|| NvlinkIsland((u64::from(at) * u64::from(group.islands) / u64::from(group.count)) as u32));
                 gpus.push(Gpu {
-                    uuid: GpuUuid::parse(&format!("GPU-{name}-{at}"))?,
+                    uuid: GpuUuid::parse(&format!("{}-{name}-{at}", if group.mig.is_some() { "MIG" } else { "GPU" }))?,
                     model: group.model.clone(),
                     memory_bytes: group.memory.map_or(JobSpec::BYTES_MAX, |size| size.0.0),
                     island,
                     numa: None,
                     pci: None,
-                    mig_profile: None,
+                    mig_profile: group.mig.as_ref().map(ToString::to_string),
+                    parent: None,
                 });
             }
         }
         Ok(NodeShape {
             gpus,
+            share_gpus: self.share_gpus,
             slots: self.slots,
             // Far more than every unit of a node could ask together, and far from what a sum cannot hold.
             cpus: self.cpus.unwrap_or(JobSpec::CPUS_MAX),

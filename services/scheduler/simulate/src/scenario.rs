@@ -47,9 +47,10 @@ impl Scenario {
         self.arrivals.len()
     }
 
-    /// GPUs and slots of all nodes.
+    /// GPUs, in thousandths of one, and slots of all nodes.
     pub fn capacity(&self) -> (u64, u64) {
-        self.nodes.iter().fold((0, 0), |(gpus, slots), (_, shape)| (gpus + shape.gpus.len() as u64, slots + u64::from(shape.slots)))
+        let gpus = |shape: &NodeShape| shape.gpus.iter().map(|gpu| gpu.counts().0).sum::<u64>();
+        self.nodes.iter().fold((0, 0), |(all, slots), (_, shape)| (all + gpus(shape), slots + u64::from(shape.slots)))
     }
 
     /// How many nodes there are.

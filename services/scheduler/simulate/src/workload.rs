@@ -4,7 +4,7 @@ use crate::cluster::{Size, Span, check_head};
 use crate::dice::Dice;
 use crate::scenario::Arrival;
 use footplate_events::facts::{DocumentRef, JobSpec, Limits, PerNode, PlacementAsk, ResourceAsk, RetryPolicy};
-use footplate_types::{Digest, DisplayName, GpuModel, Invalid, QueueName};
+use footplate_types::{Digest, DisplayName, GpuModel, Invalid, MigProfile, QueueName};
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -55,8 +55,13 @@ pub struct JobGroup {
     /// Kinds of GPU that will do; empty: any.
     #[serde(default)]
     pub gpu_models: Vec<GpuModel>,
-    /// The least memory of each GPU.
+    /// The least memory of each GPU; of a share its own part of it.
     pub gpu_memory: Option<Size>,
+    /// The MIG profile: `gpus` slices of it are asked.
+    pub gpu_profile: Option<MigProfile>,
+    /// The share of the one GPU, in thousandths.
+    #[serde(default)]
+    pub gpu_share: u32,
     /// Logical CPUs of each node.
     #[serde(default)]
     pub cpus: u32,
@@ -128,6 +133,8 @@ impl JobGroup {
             nodes: self.nodes,
             per_node: PerNode {
                 gpus: self.gpus,
+                gpu_profile: self.gpu_profile.clone(),
+                gpu_share: self.gpu_share,
                 slots: self.slots,
                 gpu_models: self.gpu_models.clone(),
                 gpu_memory_bytes: self.gpu_memory.unwrap_or_default().0.0,

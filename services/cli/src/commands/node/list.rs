@@ -74,7 +74,7 @@ fn row(node: &Node) -> Row {
     Row { id: node.name.clone(), cells, data: json::to_value(node) }
 }
 
-/// `8x H100 (1 unhealthy)`, or `4 slots`.
+/// `8x H100, shared (1 unhealthy)`, or `4 slots`.
 fn offers(node: &Node) -> String {
     if node.gpus.is_empty() {
         return format!("{} slots", node.slots);
@@ -84,9 +84,11 @@ fn offers(node: &Node) -> String {
         let slice = if gpu.mig_profile.is_empty() { String::new() } else { format!(" {}", gpu.mig_profile) };
         *models.entry(format!("{}{slice}", gpu.model)).or_default() += 1;
     }
+    let shared = if node.share_gpus { ", shared" } else { "" };
     let offered: Vec<String> = models.into_iter().map(|(model, count)| format!("{count}x {model}")).collect();
     let ill = node.gpus.iter().filter(|gpu| !gpu.healthy).count();
-    if ill > 0 { format!("{} ({ill} unhealthy)", offered.join(", ")) } else { offered.join(", ") }
+    let ill = if ill > 0 { format!(" ({ill} unhealthy)") } else { String::new() };
+    format!("{}{shared}{ill}", offered.join(", "))
 }
 
 #[cfg(test)]
@@ -99,6 +101,7 @@ mod tests {
         let gpu = |model: &str, healthy| NodeGpu { model: model.into(), healthy, ..NodeGpu::default() };
         let node = Node { gpus: vec![gpu("H100", true), gpu("H100", false), gpu("A100", true)], ..Node::default() };
         assert_eq!(offers(&node), "1x A100, 2x H100 (1 unhealthy)");
+        assert_eq!(offers(&Node { share_gpus: true, ..node }), "1x A100, 2x H100, shared (1 unhealthy)");
         assert_eq!(offers(&Node { slots: 4, ..Node::default() }), "4 slots");
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     output::{Column, Exit, ago, render},
 };
 use footplate_api::{json, types, v1};
-use footplate_types::{ByteSize, Timestamp};
+use footplate_types::{ByteSize, GpuMilli, Timestamp};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -68,8 +68,10 @@ const QUEUES: [Column; 7] = [
 ];
 
 fn queue(asked: &v1::QueueAsk) -> Vec<String> {
-    let counts = [asked.placed_jobs, asked.placed_gpus, asked.placed_slots, asked.pending_jobs, asked.pending_gpus, asked.pending_slots];
-    [asked.queue.clone()].into_iter().chain(counts.map(|count| count.to_string())).collect()
+    let side = |jobs: u64, milli: u64, slots: u64| [jobs.to_string(), GpuMilli(milli).to_string(), slots.to_string()];
+    let placed = side(asked.placed_jobs, asked.placed_gpu_milli, asked.placed_slots);
+    let pending = side(asked.pending_jobs, asked.pending_gpu_milli, asked.pending_slots);
+    [asked.queue.clone()].into_iter().chain(placed).chain(pending).collect()
 }
 
 const JOBS: [Column; 5] =
@@ -80,7 +82,7 @@ fn since(time: &str) -> String {
 }
 
 fn job(job: &v1::PlacedAsk) -> Vec<String> {
-    let asks = if job.gpus > 0 { units(job.gpus, "gpu") } else { units(job.slots, "slot") };
+    let asks = if job.gpu_milli > 0 { gpus(job.gpu_milli) } else { units(job.slots, "slot") };
     vec![job.run_id.clone(), job.name.clone(), job.queue.clone(), asks, since(&job.placed_at)]
 }
 
@@ -90,6 +92,10 @@ const IDLE: [Column; 5] =
 fn idle(node: &v1::IdleNode) -> Vec<String> {
     let pool = if node.pool.is_empty() { "-" } else { &node.pool };
     vec![node.node.clone(), pool.to_owned(), node.gpus.to_string(), node.slots.to_string(), since(&node.idle_since)]
+}
+
+fn gpus(milli: u64) -> String {
+    format!("{} gpu{}", GpuMilli(milli), if milli == GpuMilli::WHOLE.0 { "" } else { "s" })
 }
 
 fn units(count: u64, what: &str) -> String {
@@ -119,7 +125,12 @@ fn waiting(demand: &v1::Demand, kinds: &[v1::NodeKind]) -> String {
 }
 
 fn asked(ask: &types::PerNode) -> String {
-    let mut parts = vec![if ask.gpus > 0 { units(ask.gpus.into(), "gpu") } else { units(ask.slots.into(), "slot") }];
+    let mut parts = vec![match (ask.gpus, ask.gpu_profile.as_str(), ask.gpu_share) {
+        (0, _, _) => units(ask.slots.into(), "slot"),
+        (_, "", share) if share > 0 => format!("{} of a gpu", GpuMilli(share.into())),
+        (gpus, "", _) => units(gpus.into(), "gpu"),
+        (slices, profile, _) => format!("{} of {profile}", units(slices.into(), "slice")),
+    }];
     if !ask.gpu_models.is_empty() {
         parts.push(ask.gpu_models.join(" or "));
     }
@@ -135,7 +146,11 @@ fn asked(ask: &types::PerNode) -> String {
 }
 
 fn kind_words(kind: &v1::NodeKind) -> String {
-    let mut parts: Vec<String> = kind.gpus.iter().map(|gpus| format!("{} x {}", gpus.count, gpus.model)).collect();
+    let slice = |gpus: &v1::GpusOfKind| if gpus.mig_profile.is_empty() { String::new() } else { format!(" {}", gpus.mig_profile) };
+    let mut parts: Vec<String> = kind.gpus.iter().map(|gpus| format!("{} x {}{}", gpus.count, gpus.model, slice(gpus))).collect();
+    if kind.share_gpus {
+        parts.push("shared".to_owned());
+    }
     if kind.slots > 0 {
         parts.push(units(kind.slots.into(), "slot"));
     }
@@ -160,7 +175,7 @@ mod tests {
     #[test]
     fn a_demand_is_one_sentence_with_what_would_serve_it() {
         let kinds = [v1::NodeKind {
-            gpus: vec![v1::GpusOfKind { model: "H200".to_owned(), memory_bytes: 1 << 37, count: 8 }],
+            gpus: vec![v1::GpusOfKind { model: "H200".to_owned(), memory_bytes: 1 << 37, count: 8, ..v1::GpusOfKind::default() }],
             cpus: 96,
             memory_bytes: 1 << 40,
             pool: "train".to_owned(),
@@ -171,6 +186,10 @@ mod tests {
                     1 more would serve the first, 5 all (8 x H200, 96 cpus, 1TiB, pool train)";
         assert_eq!(waiting(&served, &kinds), told);
         assert!(waiting(&demand(), &kinds).ends_with("no kind of node that is there could take them"));
+        let of = |per_node| asked(&per_node);
+        let slices = types::PerNode { gpus: 2, gpu_profile: "1g.10gb".to_owned(), ..types::PerNode::default() };
+        let share = types::PerNode { gpus: 1, gpu_share: 250, gpu_memory_bytes: 1 << 30, ..types::PerNode::default() };
+        assert_eq!((of(slices), of(share)), ("2 slices of 1g.10gb".to_owned(), "0.25 of a gpu, 1GiB of GPU memory".to_owned()));
         let named = v1::Demand { only_named_nodes: true, jobs: 1, ..demand() };
         assert!(waiting(&named, &kinds).starts_with("1 job waits") && waiting(&named, &kinds).ends_with("named nodes alone"));
     }

@@ -9,6 +9,7 @@ use footplate_api::{
     json,
     v1::{self, Queue},
 };
+use footplate_types::GpuMilli;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -64,7 +65,7 @@ fn tree(queues: &[Queue]) -> Vec<(usize, &Queue)> {
 
 fn row(depth: usize, queue: &Queue) -> Row {
     let used =
-        |used: u32, quota: Option<u32>| format!("{used} of {}", quota.map_or_else(|| "unlimited".to_owned(), |quota| quota.to_string()));
+        |used: String, quota: Option<u32>| format!("{used} of {}", quota.map_or_else(|| "unlimited".to_owned(), |quota| quota.to_string()));
     let state = match (queue.closed, queue.held) {
         (true, _) => "closed",
         (false, true) => "held",
@@ -75,8 +76,8 @@ fn row(depth: usize, queue: &Queue) -> Row {
     let cells = vec![
         format!("{}{}", "  ".repeat(depth), queue.name),
         queue.weight.to_string(),
-        used(queue.used_gpus, queue.quota_gpus),
-        used(queue.used_slots, queue.quota_slots),
+        used(GpuMilli(queue.used_gpu_milli).to_string(), queue.quota_gpus),
+        used(queue.used_slots.to_string(), queue.quota_slots),
         if own.is_empty() { "-".to_owned() } else { own.join(", ") },
         queue.running.to_string(),
         queue.pending.to_string(),

@@ -4,7 +4,7 @@ use footplate_events::{
     facts::{Rendezvous, StopCause},
     messages::Task,
 };
-use footplate_types::{AttemptNumber, Epoch, MemberIndex, RunId};
+use footplate_types::{AttemptNumber, Epoch, GpuMilli, GpuUuid, MemberIndex, RunId};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
 
@@ -75,15 +75,25 @@ pub(crate) struct CoreState {
 }
 
 impl CoreState {
-    /// Who holds something that `task` claims.
+    /// Who holds something that `task` claims. Shares of one GPU stand beside each other as long as they are no more than all of it.
     pub(crate) fn overlapping(&self, task: &Task) -> Option<MemberKey> {
-        let overlaps = |held: &Held| {
-            held.phase != Phase::Ended
-                && (held.task.gpus.iter().any(|gpu| task.gpus.contains(gpu))
-                    || held.task.slots.iter().any(|slot| task.slots.contains(slot)))
+        let others = || self.members.iter().filter(|(key, held)| **key != MemberKey::of(task) && held.phase != Phase::Ended);
+        let on = |gpu: &GpuUuid| {
+            others().filter(|(_, held)| held.task.gpus.contains(gpu)).map(|(key, held)| (*key, &held.task)).collect::<Vec<_>>()
         };
-        self.members.iter().find(|(key, held)| **key != MemberKey::of(task) && overlaps(held)).map(|(key, _)| *key)
+        let too_full = |gpu: &GpuUuid| {
+            let holders = on(gpu);
+            let all: u64 = holders.iter().map(|(_, holder)| *holder).chain([task]).map(part_of_one).sum();
+            holders.last().map(|(key, _)| *key).filter(|_| all > GpuMilli::WHOLE.0)
+        };
+        let slot = others().find(|(_, held)| held.task.slots.iter().any(|slot| task.slots.contains(slot)));
+        slot.map(|(key, _)| *key).or_else(|| task.gpus.iter().find_map(too_full))
     }
+}
+
+/// How much of each of its GPUs a task has, in thousandths: all of it where it has no share.
+fn part_of_one(task: &Task) -> u64 {
+    if task.gpu_share > 0 { task.gpu_share.into() } else { GpuMilli::WHOLE.0 }
 }
 
 mod as_list {

@@ -33,6 +33,9 @@ pub(crate) fn task(run: u8, epoch: u64, slots: &[u32], order: Order) -> Task {
         first_rank: Rank(0),
         workers: 1,
         gpus: Vec::new(),
+        gpu_profile: None,
+        gpu_share: 0,
+        gpu_memory_bytes: 0,
         slots: slots.iter().map(|slot| SlotIndex(*slot)).collect(),
         memory_bytes: 0,
         launcher: Launcher::Direct,
@@ -234,6 +237,23 @@ fn overlapping_claims_wait_for_the_holder() {
     assert_eq!(effects, [Effect::Persist], "refused while the slot is held");
     bench.end(key, &first);
     assert!(bench.core.state.members.contains_key(&MemberKey::of(&second)));
+}
+
+#[test]
+fn shares_of_one_gpu_stand_beside_each_other_up_to_all_of_it_and_never_beside_who_has_it_alone() {
+    let mut bench = Bench::beating();
+    let on_gpu = |run: u8, share: u32| Task {
+        gpus: vec![footplate_types::GpuUuid::parse("GPU-0").unwrap()],
+        gpu_share: share,
+        ..task(run, 1, &[], Order::Prepare)
+    };
+    let all = [on_gpu(1, 500), on_gpu(2, 400), on_gpu(3, 101), on_gpu(4, 100), on_gpu(5, 0)];
+    bench.step(assignment(30, all.to_vec()));
+    let held = |bench: &Bench| all.iter().map(|task| bench.core.state.members.contains_key(&MemberKey::of(task))).collect::<Vec<_>>();
+    assert_eq!(held(&bench), [true, true, false, true, false]);
+    let mut bench = Bench::beating();
+    bench.step(assignment(30, vec![all[4].clone(), all[0].clone()]));
+    assert_eq!(held(&bench), [false, false, false, false, true]);
 }
 
 #[test]

@@ -14,8 +14,25 @@
 //! count = 8
 //! island = 0
 //! ```
+//!
+//! Slices of GPUs that are split have a profile, and may say of which one they are; whole GPUs may be shared:
+//!
+//! ```toml
+//! [[node]]
+//! name = "parts"
+//! share_gpus = true
+//! [[node.gpu]]
+//! model = "H100"
+//! memory = "80GB"
+//! [[node.gpu]]
+//! model = "H100"
+//! mig = "1g.10gb"       # count counts slices
+//! memory = "10GB"
+//! count = 7
+//! of = 1                # slices with one number are of one GPU
+//! ```
 
-use footplate_types::{ByteSize, Digest, Gpu, GpuModel, GpuUuid, Invalid, NodeName, NodeShape, NvlinkIsland, Taint};
+use footplate_types::{ByteSize, Digest, Gpu, GpuModel, GpuUuid, Invalid, MigProfile, NodeName, NodeShape, NvlinkIsland, Taint};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,6 +86,8 @@ struct NodeEntry {
     #[serde(default)]
     taints: BTreeSet<Taint>,
     #[serde(default)]
+    share_gpus: bool,
+    #[serde(default)]
     gpu: Vec<GpuEntry>,
 }
 
@@ -82,6 +101,8 @@ struct GpuEntry {
     numa: Option<u32>,
     /// MIG profile; then `count` counts slices.
     mig: Option<String>,
+    /// Of which split GPU of the node these are slices, by a number that the file gives it.
+    of: Option<u32>,
 }
 
 /// Reads a declared inventory.
@@ -114,6 +135,11 @@ fn bytes(field: &str, text: Option<&String>) -> Result<u64, Invalid> {
 fn shape(entry: &NodeEntry, name: &NodeName) -> Result<NodeShape, Invalid> {
     let mut gpus = Vec::new();
     for kind in &entry.gpu {
+        let profile = kind.mig.as_deref().map(MigProfile::parse).transpose().map_err(|error| error.of("node.gpu.mig"))?;
+        let of = kind
+            .of
+            .map(|number| if profile.is_some() { Ok(number) } else { Err(Invalid::new("node.gpu.of", number, "together with mig")) });
+        let parent = of.transpose()?.map(|number| parent(name, number)).transpose()?;
         for _ in 0..within("node.gpu.count", kind.count.unwrap_or(1), GPUS_MOST)? {
             let number = gpus.len();
             gpus.push(Gpu {
@@ -123,12 +149,14 @@ fn shape(entry: &NodeEntry, name: &NodeName) -> Result<NodeShape, Invalid> {
                 island: kind.island.map(NvlinkIsland),
                 numa: kind.numa,
                 pci: None,
-                mig_profile: kind.mig.clone(),
+                mig_profile: profile.as_ref().map(ToString::to_string),
+                parent: parent.clone(),
             });
         }
     }
     Ok(NodeShape {
         gpus,
+        share_gpus: entry.share_gpus,
         slots: entry.slots,
         cpus: entry.cpus,
         memory_bytes: bytes("node.memory", entry.memory.as_ref())?,
@@ -142,8 +170,16 @@ fn shape(entry: &NodeEntry, name: &NodeName) -> Result<NodeShape, Invalid> {
 
 /// In the driver's form, and always the same for the same place.
 fn uuid(name: &NodeName, number: usize, slice: bool) -> Result<GpuUuid, Invalid> {
-    let hash = Digest::of(format!("{name}/{number}").as_bytes()).to_string();
-    let kind = if slice { "MIG" } else { "GPU" };
+    named(if slice { "MIG" } else { "GPU" }, &format!("{name}/{number}"))
+}
+
+/// The GPU of which slices are, which is listed by them alone.
+fn parent(name: &NodeName, number: u32) -> Result<GpuUuid, Invalid> {
+    named("GPU", &format!("{name}/split/{number}"))
+}
+
+fn named(kind: &str, place: &str) -> Result<GpuUuid, Invalid> {
+    let hash = Digest::of(place.as_bytes()).to_string();
     GpuUuid::parse(&format!("{kind}-{}-{}-{}-{}-{}", &hash[..8], &hash[8..12], &hash[12..16], &hash[16..20], &hash[20..32]))
 }
 
@@ -167,12 +203,27 @@ mod tests {
     }
 
     #[test]
+    fn slices_name_their_profile_and_of_which_gpu_they_are() {
+        let text = "[[node]]\nname = \"a\"\nshare_gpus = true\n[[node.gpu]]\nmodel = \"H100\"\n\
+                    [[node.gpu]]\nmodel = \"H100\"\nmig = \"1g.10gb\"\ncount = 2\nof = 1\n\
+                    [[node.gpu]]\nmodel = \"H100\"\nmig = \"3g.40gb\"\nof = 1\n[[node.gpu]]\nmodel = \"H100\"\nmig = \"1g.10gb\"\n";
+        let shape = declared_nodes(text).unwrap().remove(0).shape;
+        let [whole, one, two, three, other] = &shape.gpus[..] else { panic!("{:?}", shape.gpus) };
+        assert!(shape.share_gpus && whole.mig_profile.is_none() && whole.parent.is_none() && other.parent.is_none());
+        assert!(one.parent.is_some() && one.parent == two.parent && one.parent == three.parent && one.parent.as_ref() != Some(&whole.uuid));
+        assert_eq!((one.mig_profile.as_deref(), three.mig_profile.as_deref()), (Some("1g.10gb"), Some("3g.40gb")));
+        assert!(one.uuid.as_str().starts_with("MIG-"));
+    }
+
+    #[test]
     fn unknown_keys_units_and_double_names_are_told() {
         for (text, told) in [
             ("[[node]]\nname = \"a\"\ngpus = 8\n", "gpus"),
             ("[[node]]\nname = \"a\"\nmemory = \"8\"\n", "node.memory"),
             ("[[node]]\nname = \"a\"\n[[node]]\nname = \"a\"\n", "each name once"),
             ("[[node]]\nname = \"A b\"\n", "node"),
+            ("[[node]]\nname = \"a\"\n[[node.gpu]]\nmodel = \"H100\"\nmig = \"tenth\"\n", "node.gpu.mig"),
+            ("[[node]]\nname = \"a\"\n[[node.gpu]]\nmodel = \"H100\"\nof = 1\n", "node.gpu.of"),
             ("[[node]]\nname = \"a\"\ncount = 100000\n", "1 to 10000"),
         ] {
             let error = declared_nodes(text).unwrap_err().to_string();

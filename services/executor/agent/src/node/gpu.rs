@@ -10,6 +10,8 @@ use std::{collections::BTreeMap, sync::OnceLock};
 
 /// Links of one GPU that are asked after.
 const LINKS_MOST: u32 = 36;
+/// What NVML says of a GPU that is split (`NVML_DEVICE_MIG_ENABLE`).
+const MIG_ENABLED: u32 = 1;
 /// Label that holds how each pair of GPUs is joined over PCIe, as `0-1:switch,0-2:numa,...` in the order of PCI addresses.
 const TOPOLOGY_LABEL: &str = "pcie-topology";
 
@@ -54,7 +56,7 @@ fn bus_id(device: &Device<'_>) -> Option<String> {
     device.pci_info().ok().map(|pci| pci.bus_id.to_ascii_lowercase())
 }
 
-/// Every GPU, or each MIG instance of those that are split, with its NVLink island.
+/// Every whole GPU with its NVLink island, and each MIG slice of those that are split, which are listed by these alone.
 pub(crate) fn detect() -> Found {
     let Some(nvml) = nvml() else { return Found::default() };
     let devices = devices(nvml);
@@ -70,14 +72,18 @@ pub(crate) fn detect() -> Found {
 fn describe(device: &Device<'_>, island: Option<NvlinkIsland>) -> Vec<Gpu> {
     let pci = bus_id(device);
     let numa = device.numa_node_id().ok();
+    // A slice is of the model of its GPU: its own name has the profile at its end.
+    let model = GpuModel::parse(device.name().unwrap_or_default().trim()).or_else(|_| GpuModel::parse("unknown")).ok();
+    let parent = device.uuid().ok().and_then(|uuid| GpuUuid::parse(&uuid).ok());
     let gpu = |device: &Device<'_>, island: Option<NvlinkIsland>, mig_profile: Option<String>| {
         Some(Gpu {
             uuid: GpuUuid::parse(&device.uuid().ok()?).ok()?,
-            model: GpuModel::parse(device.name().unwrap_or_default().trim()).or_else(|_| GpuModel::parse("unknown")).ok()?,
+            model: model.clone()?,
             memory_bytes: device.memory_info().map_or(0, |memory| memory.total),
             island,
             numa,
             pci: pci.clone(),
+            parent: parent.clone().filter(|_| mig_profile.is_some()),
             mig_profile,
         })
     };
@@ -86,7 +92,13 @@ fn describe(device: &Device<'_>, island: Option<NvlinkIsland>) -> Vec<Gpu> {
         .filter_map(|at| device.mig_device_by_index(at).ok())
         .filter_map(|slice| gpu(&slice, None, Some(profile(&slice.name().unwrap_or_default()))))
         .collect();
-    if slices.is_empty() { gpu(device, island, None).into_iter().collect() } else { slices }
+    let is_split = device.mig_mode().is_ok_and(|mode| mode.current == MIG_ENABLED);
+    listed(is_split, slices, || gpu(device, island, None))
+}
+
+/// What is listed of a GPU: its slices once it is split, though there be none; nobody can use all of it then.
+fn listed(is_split: bool, slices: Vec<Gpu>, whole: impl FnOnce() -> Option<Gpu>) -> Vec<Gpu> {
+    if is_split || !slices.is_empty() { slices } else { whole().into_iter().collect() }
 }
 
 /// `1g.10gb` out of `NVIDIA H100 80GB HBM3 MIG 1g.10gb`.
@@ -206,6 +218,27 @@ mod tests {
     #[test]
     fn a_slice_is_named_by_its_profile() {
         assert_eq!(profile("NVIDIA H100 80GB HBM3 MIG 1g.10gb"), "1g.10gb");
+    }
+
+    #[test]
+    fn a_gpu_that_is_split_is_never_listed_as_a_whole() {
+        let one = |uuid: &str| Gpu {
+            uuid: GpuUuid::parse(uuid).unwrap_or_else(|error| panic!("{error}")),
+            model: GpuModel::parse("H100").unwrap_or_else(|error| panic!("{error}")),
+            memory_bytes: 1,
+            island: None,
+            numa: None,
+            pci: None,
+            mig_profile: None,
+            parent: None,
+        };
+        let uuids = |is_split, slices: &[&str]| {
+            let listed = listed(is_split, slices.iter().map(|uuid| one(uuid)).collect(), || Some(one("GPU-0")));
+            listed.iter().map(|gpu| gpu.uuid.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(uuids(false, &[]), ["GPU-0"]);
+        assert_eq!(uuids(true, &["MIG-0", "MIG-1"]), ["MIG-0", "MIG-1"]);
+        assert!(uuids(true, &[]).is_empty());
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub enum ShapeSource {
         slots: Option<u32>,
         /// Offer slots even where there are GPUs.
         ignore_gpus: bool,
+        /// Let jobs that ask shares stand together on one whole GPU.
+        share_gpus: bool,
         /// The pool that the node says it is of.
         pool: Option<String>,
         /// The rack it stands in.
@@ -39,12 +41,13 @@ impl ShapeSource {
     pub fn shape(&self, work: &Path) -> NodeShape {
         match self {
             Self::Declared(shape) => shape.clone(),
-            Self::Detected { slots, ignore_gpus, pool, rack, labels, taints } => {
+            Self::Detected { slots, ignore_gpus, share_gpus, pool, rack, labels, taints } => {
                 let found = if *ignore_gpus { gpu::Found::default() } else { gpu::detect() };
                 let cpus = host::cpus();
                 let slots = if found.gpus.is_empty() { slots.unwrap_or(cpus) } else { 0 };
                 NodeShape {
                     gpus: found.gpus,
+                    share_gpus: *share_gpus,
                     slots,
                     cpus,
                     memory_bytes: host::memory_bytes(),

@@ -95,6 +95,14 @@ pub fn base_environment(task: &Task, launch: &LaunchDocument, machine: &Machine)
     set(MARKER_VARIABLE, machine.marker.clone());
     let slots: Vec<String> = task.slots.iter().map(|slot| slot.0.to_string()).collect();
     set("FOOTPLATE_SLOTS", slots.join(","));
+    if task.gpu_share > 0 {
+        set("FOOTPLATE_GPU_SHARE", task.gpu_share.to_string());
+        // Heeded where an MPS daemon runs, and by nobody else. In whole percent, of which a part counts as one.
+        set("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", task.gpu_share.div_ceil(10).to_string());
+    }
+    if task.gpu_memory_bytes > 0 {
+        set("FOOTPLATE_GPU_MEMORY", task.gpu_memory_bytes.to_string());
+    }
     let mut set_some = |name: &str, value: Option<String>| {
         if let Some(value) = value {
             env.insert(name.to_owned(), value);
@@ -122,6 +130,10 @@ pub(crate) fn error_file(member_dir: &Path, rank: u32) -> PathBuf {
 
 fn direct(env: &mut BTreeMap<String, String>, task: &Task, member_dir: &Path, local: u32) {
     let rank = task.first_rank.0 + local;
+    // A process can use one slice alone, whatever it is shown: each worker is shown its own.
+    if let Some(slice) = task.gpus.get(local as usize).filter(|_| task.gpu_profile.is_some()) {
+        env.insert("CUDA_VISIBLE_DEVICES".to_owned(), slice.to_string());
+    }
     let numbers = [
         ("RANK", rank),
         ("LOCAL_RANK", local),
@@ -184,6 +196,9 @@ mod tests {
             first_rank: Rank(4),
             workers: 4,
             gpus: vec![GpuUuid::parse("GPU-b").unwrap(), GpuUuid::parse("GPU-a").unwrap()],
+            gpu_profile: None,
+            gpu_share: 0,
+            gpu_memory_bytes: 0,
             slots: Vec::new(),
             memory_bytes: 0,
             launcher,
@@ -288,6 +303,36 @@ mod tests {
         has(&env, &[("FOOTPLATE_ARRAY_ID", id.as_str()), ("FOOTPLATE_ARRAY_INDEX", "7"), ("FOOTPLATE_ARRAY_COUNT", "100")]);
         let env = environment(&task(Launcher::Direct), &[], &[]);
         assert!(env.keys().all(|name| !name.starts_with("FOOTPLATE_ARRAY")));
+    }
+
+    #[test]
+    fn a_share_is_told_to_its_program_and_to_mps_in_whole_percent() {
+        let task = Task {
+            gpus: vec![GpuUuid::parse("GPU-a").unwrap()],
+            workers: 1,
+            gpu_share: 251,
+            gpu_memory_bytes: 1 << 30,
+            ..task(Launcher::Direct)
+        };
+        let env = environment(&task, &[("FOOTPLATE_GPU_SHARE", "900"), ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "100")], &[]);
+        let told = [
+            ("CUDA_VISIBLE_DEVICES", "GPU-a"),
+            ("FOOTPLATE_GPU_SHARE", "251"),
+            ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "26"),
+            ("FOOTPLATE_GPU_MEMORY", "1073741824"),
+        ];
+        has(&env, &told);
+        let alone = environment(&self::task(Launcher::Direct), &[], &[]);
+        assert!(!alone.contains_key("FOOTPLATE_GPU_SHARE") && !alone.contains_key("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"));
+    }
+
+    #[test]
+    fn a_direct_worker_sees_its_own_slice_and_torchrun_all_of_them() {
+        let slices = ["MIG-0", "MIG-1", "MIG-2", "MIG-3"].map(|uuid| GpuUuid::parse(uuid).unwrap()).to_vec();
+        let of =
+            |launcher| Task { gpus: slices.clone(), gpu_profile: footplate_types::MigProfile::parse("1g.10gb").ok(), ..task(launcher) };
+        has(&environment(&of(Launcher::Direct), &[], &[]), &[("CUDA_VISIBLE_DEVICES", "MIG-2"), ("LOCAL_RANK", "2")]);
+        has(&environment(&of(Launcher::Torchrun), &[], &[]), &[("CUDA_VISIBLE_DEVICES", "MIG-0,MIG-1,MIG-2,MIG-3")]);
     }
 
     #[test]

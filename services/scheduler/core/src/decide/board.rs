@@ -273,13 +273,25 @@ impl<'a> Board<'a> {
         Some(chosen)
     }
 
-    /// Takes the seats, now and from what is coming.
+    /// A job starts on the seats: they are taken from what is free and from what is coming.
+    pub(super) fn start(&mut self, seats: &[Seat]) {
+        for (at, claim) in seats {
+            let node = self.node(*at);
+            self.change(*at, |plot| {
+                plot.free.take(node, claim);
+                plot.coming.take(node, claim);
+                plot.free.limit_to(node, &plot.coming);
+            });
+        }
+    }
+
+    /// Takes the seats from what is coming; others may have what that leaves of what is free.
     pub(super) fn take(&mut self, seats: &[Seat]) {
         for (at, claim) in seats {
             let node = self.node(*at);
             self.change(*at, |plot| {
                 plot.coming.take(node, claim);
-                plot.free.limit_to(&plot.coming);
+                plot.free.limit_to(node, &plot.coming);
             });
         }
     }

@@ -7,9 +7,9 @@ use super::alarms::Alarms;
 use super::fit::Fit;
 use super::room::Room;
 use crate::facts::Settled;
-use crate::state::{Holding, Node, State};
+use crate::state::{Claim, Holding, Node, State};
 use footplate_events::facts::{JobSpec, MemberPlacement, StopCause, WaitReason};
-use footplate_types::{Digest, GpuUuid, NodeName, QueueName, SlotIndex};
+use footplate_types::{Digest, GpuUuid, NodeName, QueueName};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a leader keeps from look to look. Not to be used with another ledger's state.
@@ -163,7 +163,7 @@ impl Ground {
         let empty = Room::empty_node(node);
         plot.open = node.is_open();
         (plot.preempting, plot.rack) = (false, rack);
-        plot.capacity = if plot.open { empty.holding() } else { Holding::default() };
+        plot.capacity = if plot.open { empty.holding(node) } else { Holding::default() };
         plot.free = empty;
         plot.stands.clear();
         node.claims.values().for_each(|claim| plot.free.take(node, claim));
@@ -177,7 +177,7 @@ impl Ground {
                 plot.preempting |= stop.cause == StopCause::Preempted;
                 sum.leaving = claim.held();
             } else if !job.spec.preemptible {
-                sum.firm = usable(node, &claim.gpus, &claim.slots);
+                sum.firm = usable(node, claim);
             }
             if sum != Standing::default() {
                 plot.stands.push(Stand { queue: job.spec.queue.clone(), sum });
@@ -267,18 +267,18 @@ fn mark(set: &mut BTreeSet<usize>, at: usize, on: bool) {
 }
 
 /// What of these units counts as there: healthy units of open nodes.
-fn usable(node: &Node, gpus: &[GpuUuid], slots: &[SlotIndex]) -> Holding {
+fn usable(node: &Node, claim: &Claim) -> Holding {
     if !node.is_open() {
         return Holding::default();
     }
-    let healthy = |uuid: &&GpuUuid| !node.unhealthy_gpus.contains_key(*uuid) && node.shape.gpus.iter().any(|gpu| gpu.uuid == **uuid);
-    let slots = slots.iter().filter(|slot| slot.0 < node.shape.slots);
-    Holding { gpus: gpus.iter().filter(healthy).count() as u64, slots: slots.count() as u64 }
+    let healthy = |uuid: &&GpuUuid| node.shape.gpus.iter().any(|gpu| gpu.uuid == **uuid && node.is_well(gpu));
+    let slots = claim.slots.iter().filter(|slot| slot.0 < node.shape.slots);
+    Holding { gpu_milli: claim.gpus.iter().filter(healthy).count() as u64 * claim.gpu_counts, slots: slots.count() as u64 }
 }
 
 /// What a member holds of what the capacity counts.
 pub(super) fn usable_of(state: &State, member: &MemberPlacement) -> Holding {
-    state.nodes().get(&member.node).map_or_else(Holding::default, |node| usable(node, &member.gpus, &member.slots))
+    state.nodes().get(&member.node).map_or_else(Holding::default, |node| usable(node, &Claim::of(member)))
 }
 
 #[cfg(test)]

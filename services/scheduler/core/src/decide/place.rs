@@ -346,12 +346,15 @@ impl<'a> Round<'a> {
     }
 
     fn start(&mut self, pass: &mut Pass<'a>, job: &'a Job, seats: &[Seat]) {
-        let workers = job.spec.workers_per_node();
+        let (workers, ask) = (job.spec.workers_per_node(), &job.spec.resources.per_node);
         let member = |(index, (at, claim)): (usize, &Seat)| MemberPlacement {
             member: MemberIndex(index as u32),
             node: self.board.name(*at).clone(),
             epoch: self.board.node(*at).epoch,
             gpus: claim.gpus.clone(),
+            gpu_profile: ask.gpu_profile.clone(),
+            gpu_share: claim.gpu_share,
+            gpu_memory_bytes: claim.gpu_memory_bytes,
             slots: claim.slots.clone(),
             cpus: claim.cpus,
             memory_bytes: claim.memory_bytes,
@@ -359,7 +362,7 @@ impl<'a> Round<'a> {
             workers,
         };
         let members: Vec<MemberPlacement> = seats.iter().enumerate().map(member).collect();
-        self.board.take(seats);
+        self.board.start(seats);
         self.stands_beside(job, seats);
         self.shares.starts(job);
         self.members += members.len();

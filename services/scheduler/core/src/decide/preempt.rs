@@ -13,6 +13,7 @@ use super::room::Room;
 use crate::facts::Facts;
 use crate::state::{Attempt, Budget, Claim, Holding, Job, Stoppable};
 use footplate_events::facts::{JobStopRequested, StopCause};
+use footplate_types::GpuMilli;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -34,7 +35,8 @@ type Price = (u128, Reverse<u64>);
 
 fn price(facts: &Facts<'_>, victim: &Job, attempt: &Attempt) -> Price {
     let since = attempt.saved.as_ref().or(attempt.launched.as_ref().map(|launch| &launch.stamp));
-    let lost = u128::from(since.map_or(0, |stamp| facts.age(stamp))) * u128::from(victim.gpus().max(victim.slots()));
+    let lost = u128::from(since.map_or(0, |stamp| facts.age(stamp)))
+        * u128::from(victim.gpu_milli().max(victim.slots().saturating_mul(GpuMilli::WHOLE.0)));
     (lost * u128::from(1 + victim.spent(Budget::Preempted)), Reverse(attempt.placed.sequence))
 }
 

@@ -1,11 +1,12 @@
 //! What is to be had on one node, and what its shape lacks for a job.
 //!
 //! Units are named (this GPU, that slot), so a fit is always a fit on real devices, never a sum. A node that shrank below what is claimed
-//! on it owes slots: they are subtracted from what looks free.
+//! on it owes slots: they are subtracted from what looks free. What is left of GPUs that are shared is in [`super::parts`].
 
+use super::parts::Part;
 use crate::state::{Claim, Holding, Node};
 use footplate_events::facts::{JobSpec, PerNode};
-use footplate_types::{ByteSize, Gpu, NodeName, NodeShape, SlotIndex, Taint};
+use footplate_types::{ByteSize, Gpu, GpuMilli, MigProfile, NodeName, NodeShape, SlotIndex, Taint};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -18,7 +19,9 @@ pub(crate) enum Shortage<'a> {
     Label { key: &'a str, asked: &'a str },
     Rackless,
     Tainted(Taint),
-    Gpus { asked: u32, there: u32, of_kind: bool },
+    Gpus { asked: u32, there: u32, of_kind: bool, split: bool },
+    Slices { profile: &'a MigProfile, asked: u32, there: u32 },
+    Unshared { asked: u32 },
     Slots { asked: u32, there: u32 },
     Cpus { asked: u32, there: u32 },
     Memory { asked: u64, there: u64 },
@@ -33,7 +36,8 @@ impl Shortage<'_> {
             Self::NotNamed => (1, 0),
             Self::Pool(_) => (2, 0),
             Self::Label { .. } | Self::Rackless | Self::Tainted(_) => (3, 0),
-            Self::Gpus { there, .. } | Self::Slots { there, .. } => (4, (*there).into()),
+            Self::Gpus { there, .. } | Self::Slices { there, .. } | Self::Slots { there, .. } => (4, (*there).into()),
+            Self::Unshared { .. } => (4, u64::from(u32::MAX)),
             Self::Cpus { there, .. } => (5, (*there).into()),
             Self::Memory { there, .. } => (6, *there),
             Self::Disk { there, .. } => (7, *there),
@@ -51,9 +55,14 @@ impl fmt::Display for Shortage<'_> {
             Self::Label { key, asked } => write!(f, "has not the label {key}={asked} of placement.labels"),
             Self::Rackless => f.write_str("stands in no rack that is known, placement.same_rack is asked"),
             Self::Tainted(taint) => write!(f, "has the taint {taint}, which is not among placement.tolerations"),
-            Self::Gpus { asked, there, of_kind } => {
+            Self::Gpus { asked, there, of_kind, split } => {
                 let kind = if *of_kind { " of the asked kind" } else { "" };
-                write!(f, "has {}{kind}, {asked} asked of each node", units(*there, "gpu"))
+                let what = if *split { "whole gpu" } else { "gpu" };
+                write!(f, "has {}{kind}, {asked} asked of each node", units(*there, what))
+            }
+            Self::Slices { profile, asked, there } => write!(f, "has {} of {profile}, {asked} asked of each node", units(*there, "slice")),
+            Self::Unshared { asked } => {
+                write!(f, "does not share its gpus (agent.share_gpus), {} of one asked", GpuMilli((*asked).into()))
             }
             Self::Slots { asked, there } => write!(f, "has {}, {asked} asked of each node", units(*there, "slot")),
             Self::Cpus { asked, there } => write!(f, "has {}, {asked} asked of each node", units(*there, "cpu")),
@@ -63,8 +72,14 @@ impl fmt::Display for Shortage<'_> {
     }
 }
 
-fn matches(gpu: &Gpu, ask: &PerNode) -> bool {
-    gpu.memory_bytes >= ask.gpu_memory_bytes && (ask.gpu_models.is_empty() || ask.gpu_models.contains(&gpu.model))
+/// Whether a GPU is of the asked sort: a slice of the asked profile, or a whole one where none is asked.
+pub(crate) fn matches(gpu: &Gpu, ask: &PerNode) -> bool {
+    let of_sort = match (&gpu.mig_profile, &ask.gpu_profile) {
+        (None, None) => true,
+        (Some(profile), Some(asked)) => profile == asked.as_str(),
+        (None, Some(_)) | (Some(_), None) => false,
+    };
+    of_sort && gpu.memory_bytes >= ask.gpu_memory_bytes && (ask.gpu_models.is_empty() || ask.gpu_models.contains(&gpu.model))
 }
 
 /// What the node lacks for the job, even when it is empty; `None` when it could take a member.
@@ -92,7 +107,12 @@ pub(crate) fn shape_lacks<'a>(name: &NodeName, shape: &NodeShape, spec: &'a JobS
     let of_kind = !ask.gpu_models.is_empty() || ask.gpu_memory_bytes > 0;
     let lacks = |asked: u64, there: u64| asked > there;
     if lacks(ask.gpus.into(), gpus.into()) {
-        Some(Shortage::Gpus { asked: ask.gpus, there: gpus, of_kind })
+        Some(match &ask.gpu_profile {
+            Some(profile) => Shortage::Slices { profile, asked: ask.gpus, there: gpus },
+            None => Shortage::Gpus { asked: ask.gpus, there: gpus, of_kind, split: shape.gpus.iter().any(|gpu| gpu.mig_profile.is_some()) },
+        })
+    } else if ask.gpu_share > 0 && !shape.share_gpus {
+        Some(Shortage::Unshared { asked: ask.gpu_share })
     } else if lacks(ask.slots.into(), shape.slots.into()) {
         Some(Shortage::Slots { asked: ask.slots, there: shape.slots })
     } else if lacks(ask.cpus.into(), shape.cpus.into()) {
@@ -177,7 +197,10 @@ impl Bits {
 /// What is to be had on one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Room {
+    /// GPUs and slices on which nothing stands.
     gpus: Bits,
+    /// What is left of each GPU, once a share of one is claimed; empty before.
+    parts: Vec<Part>,
     slots: Bits,
     /// Claimed slots that the shape does not have (any more).
     owed: u32,
@@ -189,10 +212,11 @@ impl Room {
     pub(crate) fn empty_node(node: &Node) -> Self {
         let mut gpus = Bits::full(node.shape.gpus.len());
         for (at, gpu) in node.shape.gpus.iter().enumerate() {
-            gpus.set(at, !node.unhealthy_gpus.contains_key(&gpu.uuid));
+            gpus.set(at, node.is_well(gpu));
         }
         Self {
             gpus,
+            parts: Vec::new(),
             slots: Bits::full(node.shape.slots as usize),
             owed: 0,
             cpus: node.shape.cpus.into(),
@@ -200,11 +224,26 @@ impl Room {
         }
     }
 
+    /// From here on it is looked at what is left of each GPU.
+    fn divide(&mut self, node: &Node) {
+        if self.parts.is_empty() {
+            self.parts = (0..node.shape.gpus.len()).map(|at| Part::of(node, at, self.gpus.has(at))).collect();
+        }
+    }
+
     fn shift(&mut self, node: &Node, claim: &Claim, free: bool) {
+        if claim.gpu_share > 0 {
+            self.divide(node);
+        }
         for uuid in &claim.gpus {
-            let usable = !free || !node.unhealthy_gpus.contains_key(uuid);
-            if let Some(at) = node.shape.gpus.iter().position(|gpu| gpu.uuid == *uuid).filter(|_| usable) {
-                self.gpus.set(at, free);
+            let Some((at, gpu)) = node.shape.gpus.iter().enumerate().find(|(_, gpu)| gpu.uuid == *uuid) else { continue };
+            match self.parts.get_mut(at) {
+                Some(part) => {
+                    part.shift(claim, free);
+                    self.gpus.set(at, part.is_whole());
+                }
+                None if !free || node.is_well(gpu) => self.gpus.set(at, free),
+                None => {}
             }
         }
         for slot in &claim.slots {
@@ -228,7 +267,13 @@ impl Room {
     }
 
     /// No more than `other` has.
-    pub(super) fn limit_to(&mut self, other: &Self) {
+    pub(super) fn limit_to(&mut self, node: &Node, other: &Self) {
+        if !other.parts.is_empty() {
+            self.divide(node);
+        }
+        for (at, part) in self.parts.iter_mut().enumerate() {
+            part.limit_to(&other.parts.get(at).copied().unwrap_or_else(|| Part::of(node, at, other.gpus.has(at))));
+        }
         self.gpus.keep(&other.gpus);
         self.slots.keep(&other.slots);
         self.owed = self.owed.max(other.owed);
@@ -245,9 +290,34 @@ impl Room {
         self.gpus.ones().filter(|at| node.shape.gpus.get(*at).is_some_and(|gpu| matches(gpu, ask)))
     }
 
-    /// Units of the asked sort that are to be had: GPUs that will do, or slots.
+    /// GPUs on which shares stand and that hold one more, by position.
+    fn shared<'a>(&'a self, node: &'a Node, ask: &'a PerNode) -> impl Iterator<Item = (usize, u32)> + 'a {
+        let parts = self.parts.iter().enumerate().filter(|(_, part)| !part.is_whole() && part.holds(ask));
+        parts.filter(|(at, _)| node.shape.gpus.get(*at).is_some_and(|gpu| matches(gpu, ask))).map(|(at, part)| (at, part.left()))
+    }
+
+    /// Of the GPUs on which shares stand and that hold one more the fullest, with what is left of it.
+    fn fullest(&self, node: &Node, ask: &PerNode) -> Option<(usize, u32)> {
+        self.shared(node, ask).min_by_key(|(at, left)| (*left, *at))
+    }
+
+    /// The most that is to be had of any one GPU that will do for a share.
+    pub(super) fn most_of_one(&self, node: &Node, ask: &PerNode) -> GpuMilli {
+        let will_do = |at: usize| node.shape.gpus.get(at).is_some_and(|gpu| matches(gpu, ask));
+        let parts = self.parts.iter().enumerate().filter(|(at, _)| will_do(*at)).map(|(_, part)| part.left());
+        let whole = self.matching(node, ask).next().map(|_| GpuMilli::WHOLE.0);
+        GpuMilli(parts.map(u64::from).chain(whole).max().unwrap_or(0))
+    }
+
+    /// Units of the asked sort that are to be had: GPUs or slices that will do, GPUs that hold a share, or slots.
     pub(crate) fn units(&self, node: &Node, ask: &PerNode) -> u32 {
-        if ask.gpus > 0 { self.matching(node, ask).count() as u32 } else { self.slots_free() }
+        if ask.gpu_share > 0 {
+            (self.matching(node, ask).count() + self.shared(node, ask).count()) as u32
+        } else if ask.gpus > 0 {
+            self.matching(node, ask).count() as u32
+        } else {
+            self.slots_free()
+        }
     }
 
     /// Whether a member fits.
@@ -256,22 +326,44 @@ impl Room {
     }
 
     /// What it has in units that queues share.
-    pub(super) fn holding(&self) -> Holding {
-        Holding { gpus: self.gpus.count().into(), slots: self.slots.count().into() }
+    pub(super) fn holding(&self, node: &Node) -> Holding {
+        let gpus = self.gpus.ones().filter_map(|at| node.shape.gpus.get(at));
+        Holding { gpu_milli: gpus.map(|gpu| gpu.counts().0).sum(), slots: self.slots.count().into() }
     }
 
-    /// How many units of the asked sort there are where a member fits; `None` where none fits.
+    /// How much of the asked sort there is where a member fits, so that the least is the tightest; `None` where none fits. Units; of a share what is left of
+    /// the GPU that it would be put on, and beyond all of one the GPUs that would do, where it would be the first on it.
     pub(super) fn fitting_units(&self, node: &Node, ask: &PerNode) -> Option<u32> {
         let bytes_fit = ask.memory_bytes == 0 || i64::try_from(ask.memory_bytes).is_ok_and(|asked| asked <= self.memory);
-        if !bytes_fit || (ask.cpus > 0 && i64::from(ask.cpus) > self.cpus) || self.gpus.count() < ask.gpus {
+        if !bytes_fit || (ask.cpus > 0 && i64::from(ask.cpus) > self.cpus) {
+            return None;
+        }
+        if ask.gpu_share > 0 {
+            return self.fitting_share(node, ask);
+        }
+        if self.gpus.count() < ask.gpus {
             return None;
         }
         let units = self.units(node, ask);
         (ask.gpus.max(ask.slots) <= units).then_some(units)
     }
 
+    fn fitting_share(&self, node: &Node, ask: &PerNode) -> Option<u32> {
+        if !node.shape.share_gpus {
+            return None;
+        }
+        if let Some((_, left)) = self.fullest(node, ask) {
+            return Some(left);
+        }
+        let whole = self.matching(node, ask).count() as u32;
+        (whole > 0).then(|| GpuMilli::WHOLE.0 as u32 + whole)
+    }
+
     /// GPUs by NVLink island: the smallest island that is large enough, else from the largest islands down, GPUs without one last.
     fn pick_gpus(&self, node: &Node, ask: &PerNode) -> Vec<usize> {
+        if let Some((at, _)) = Some(ask.gpu_share).filter(|share| *share > 0).and_then(|_| self.fullest(node, ask)) {
+            return vec![at];
+        }
         let count = ask.gpus as usize;
         let mut islands: BTreeMap<Option<u32>, Vec<usize>> = BTreeMap::new();
         for at in self.matching(node, ask) {
@@ -293,7 +385,8 @@ impl Room {
 
     /// Whether no NVLink island is large enough for the GPUs of a member.
     pub(super) fn is_scattered(&self, node: &Node, ask: &PerNode) -> bool {
-        if ask.gpus < 2 {
+        // Slices have no NVLink anywhere.
+        if ask.gpus < 2 || ask.gpu_profile.is_some() {
             return false;
         }
         let island = |at: usize| node.shape.gpus[at].island;
@@ -312,6 +405,9 @@ impl Room {
         let gpus = self.pick_gpus(node, ask);
         Claim {
             gpus: gpus.into_iter().map(|at| node.shape.gpus[at].uuid.clone()).collect(),
+            gpu_counts: ask.gpu_counts().0,
+            gpu_share: ask.gpu_share,
+            gpu_memory_bytes: if ask.gpu_share > 0 { ask.gpu_memory_bytes } else { 0 },
             slots: self.slots.ones().take(ask.slots as usize).map(|at| SlotIndex(at as u32)).collect(),
             cpus: ask.cpus,
             memory_bytes: ask.memory_bytes,

@@ -12,8 +12,18 @@ use super::ground::usable_of;
 use super::line::{Head, Line};
 use crate::state::{Claim, Group, GroupKey, Holding, Job, Queue, State, quota_lack, told};
 use footplate_events::facts::{JobSpec, MemberPlacement, Quota};
-use footplate_types::{QueueName, RunId};
+use footplate_types::{GpuMilli, QueueName, RunId};
 use std::collections::BTreeMap;
+
+/// A resource: its name, and how much of it a holding has.
+type Sort = (&'static str, fn(Holding) -> u64);
+const GPUS: Sort = ("gpus", |held| held.gpu_milli);
+const SLOTS: Sort = ("slots", |held| held.slots);
+
+/// An amount of a resource as people count.
+fn words(what: &str, count: u64) -> String {
+    if what == GPUS.0 { GpuMilli(count).to_string() } else { count.to_string() }
+}
 
 /// The whole of a resource, in the parts that shares are counted in.
 const WHOLE: u128 = 1 << 40;
@@ -92,40 +102,43 @@ impl Knot<'_> {
     /// What nobody else can have of it, with `asked` more held at it by what cannot be preempted and so much kept of those below it.
     fn kept_with(&self, asked: Holding, below: Holding) -> Holding {
         let held = self.purse.firm.without(self.below_firm).with(asked).with(below);
-        Holding { gpus: held.gpus.max(self.own.gpus), slots: held.slots.max(self.own.slots) }
+        Holding { gpu_milli: held.gpu_milli.max(self.own.gpu_milli), slots: held.slots.max(self.own.slots) }
     }
 }
 
 /// What is a queue's own. A closed one needs nothing.
 fn owned(queue: &Queue) -> Holding {
     let own = if queue.settings.closed { Quota::default() } else { queue.settings.guarantee };
-    Holding { gpus: own.gpus.unwrap_or(0).into(), slots: own.slots.unwrap_or(0).into() }
+    let (gpu_milli, slots) = Holding::limits(&own);
+    Holding { gpu_milli: gpu_milli.unwrap_or(0), slots: slots.unwrap_or(0) }
 }
 
 /// Whether of everything that is asked no more is held than is its own.
 fn within(held: Holding, own: Holding, asked: Holding) -> bool {
-    (asked.gpus == 0 || held.gpus <= own.gpus) && (asked.slots == 0 || held.slots <= own.slots)
+    (asked.gpu_milli == 0 || held.gpu_milli <= own.gpu_milli) && (asked.slots == 0 || held.slots <= own.slots)
 }
 
 fn is_over(quota: &Quota, held: Holding, asked: Holding) -> bool {
-    let over = |asked: u64, held: u64, quota: Option<u32>| asked > 0 && quota.is_some_and(|quota| held > quota.into());
-    over(asked.gpus, held.gpus, quota.gpus) || over(asked.slots, held.slots, quota.slots)
+    let (gpu_milli, slots) = Holding::limits(quota);
+    let over = |asked: u64, held: u64, quota: Option<u64>| asked > 0 && quota.is_some_and(|quota| held > quota);
+    over(asked.gpu_milli, held.gpu_milli, gpu_milli) || over(asked.slots, held.slots, slots)
 }
 
 /// Why what is promised to others leaves no room under a quota, in words.
 fn kept_lack(quota: &Quota, held: Holding, promised: Holding, asked: Holding) -> Option<String> {
-    let lack = |what: &str, held: u64, promised: u64, asked: u64, quota: Option<u32>| {
-        let quota = u64::from(quota?);
+    let lack = |(what, of): Sort, quota: Option<u64>| {
+        let ([held, promised, asked], quota) = ([held, promised, asked].map(of), quota?);
         let over = promised > 0 && asked > 0 && held + promised + asked > quota;
+        let [held, promised, asked, quota] = [held, promised, asked, quota].map(|count| words(what, count));
         over.then(|| format!("{what}: {held} of {quota} in use, {promised} kept for what has waited longer, {asked} asked"))
     };
-    let gpus = lack("gpus", held.gpus, promised.gpus, asked.gpus, quota.gpus);
-    gpus.or_else(|| lack("slots", held.slots, promised.slots, asked.slots, quota.slots))
+    let (gpu_milli, slots) = Holding::limits(quota);
+    lack(GPUS, gpu_milli).or_else(|| lack(SLOTS, slots))
 }
 
 fn share(held: Holding, of: Holding) -> u128 {
     let part = |held: u64, of: u64| u128::from(held) * WHOLE / u128::from(of.max(1));
-    part(held.gpus, of.gpus).max(part(held.slots, of.slots))
+    part(held.gpu_milli, of.gpu_milli).max(part(held.slots, of.slots))
 }
 
 impl<'a> Shares<'a> {
@@ -352,7 +365,7 @@ impl<'a> Shares<'a> {
     /// give, nor for a job that may not borrow what it asks whoever ends.
     pub(super) fn promise(&mut self, job: &Job) {
         let asked = Holding::asked(&job.spec);
-        let hopeless = self.state.quota_never(&job.spec.queue, asked.gpus, asked.slots).is_some();
+        let hopeless = self.state.quota_never(&job.spec.queue, asked).is_some();
         if !hopeless && self.unlendable(&job.spec).is_none() && self.promise_of(&job.run).is_none() {
             let promise = Promise { run: job.run, at: self.places.get(&job.spec.queue).copied(), asked };
             self.promised.push(promise);
@@ -447,7 +460,7 @@ impl<'a> Shares<'a> {
         let asked = Holding::asked(spec);
         let lacks = |knot: &Knot<'_>| {
             let held = if coming { knot.purse.coming } else { knot.purse.now };
-            let lack = quota_lack(&knot.queue.settings.quota, held, asked.gpus, asked.slots);
+            let lack = quota_lack(&knot.queue.settings.quota, held, asked);
             told(&spec.queue, knot.name, lack.or_else(|| kept_lack(&knot.queue.settings.quota, held, knot.purse.promised, asked)))
         };
         self.line(&spec.queue).find_map(lacks)
@@ -460,6 +473,7 @@ impl<'a> Shares<'a> {
         }
         let asked = Holding::asked(spec);
         let (what, asked, missing) = self.missing(self.places.get(&spec.queue).copied(), asked)?;
+        let (asked, missing) = (words(what, asked), words(what, missing));
         Some(format!(
             "{what}: {asked} asked beyond the queue's guarantee, {missing} of them may be asked back by other queues; work that is preemptible may \
              borrow them"
@@ -473,12 +487,12 @@ impl<'a> Shares<'a> {
             return None;
         }
         let kept = self.kept_asking(at, asked);
-        let missing = |what, asked: u64, kept: u64, own: u64, there: u64| {
+        let missing = |(what, of): Sort| {
+            let [asked, kept, own, there] = [asked, kept, self.own, self.capacity].map(of);
             let missing = kept.checked_sub(there).filter(|missing| *missing > 0 && asked > 0 && own > 0)?;
             Some((what, asked, missing))
         };
-        let gpus = missing("gpus", asked.gpus, kept.gpus, self.own.gpus, self.capacity.gpus);
-        gpus.or_else(|| missing("slots", asked.slots, kept.slots, self.own.slots, self.capacity.slots))
+        missing(GPUS).or_else(|| missing(SLOTS))
     }
 
     /// What nobody else could have of all queues, if what cannot be preempted held `asked` more at one of them.
@@ -519,7 +533,7 @@ impl<'a> Shares<'a> {
     /// Whether a job may have stopped what a job of another queue has borrowed.
     pub(super) fn may_reclaim(&self, job: &Job, victim: &Job) -> bool {
         let (asked, holds) = (Holding::asked(&job.spec), Holding::asked(&victim.spec));
-        let lacks = (asked.gpus > 0 && holds.gpus == 0) || (asked.slots > 0 && holds.slots == 0);
+        let lacks = (asked.gpu_milli > 0 && holds.gpu_milli == 0) || (asked.slots > 0 && holds.slots == 0);
         !lacks && self.may_reclaim_from(job, &victim.spec.queue)
     }
 

@@ -2,6 +2,7 @@
 
 use super::board::{Board, Shape, When};
 use super::room::{Room, Shortage, shape_lacks};
+use super::wanted::Wanted;
 use crate::state::{Node, State};
 use footplate_events::facts::JobSpec;
 use footplate_types::{NodeName, NodeShape, Taint};
@@ -74,7 +75,7 @@ impl Board<'_> {
     /// What binds a job among these nodes, in words, by what [`Board::fit`] found last.
     pub(crate) fn binds(&self, shape: Shape<'_>, nodes: &[usize]) -> String {
         let Some(fit) = self.ground.known(&shape.class) else { return String::new() };
-        let (ask, count) = (&shape.spec.resources.per_node, shape.nodes());
+        let (wanted, count) = (Wanted(&shape.spec.resources.per_node), shape.nodes());
         let lacks = |at: usize| shape_lacks(self.name(at), &self.node(at).shape, shape.spec);
         let suiting: Vec<usize> = nodes.iter().copied().filter(|at| fit.suits(*at)).collect();
         if suiting.is_empty() {
@@ -92,12 +93,18 @@ impl Board<'_> {
         if fitting >= count {
             return format!("there is room: {fitting} nodes have it, {count} asked");
         }
-        let (what, each) = if ask.gpus > 0 { ("gpus", ask.gpus) } else { ("slots", ask.slots) };
-        let units = |at: &usize| self.plot(*at).free.units(self.node(*at), ask);
-        let free: u32 = open.iter().map(units).sum();
+        let (what, each) = (wanted.what(), wanted.text(wanted.each()));
+        let units = |at: &usize| wanted.of(&self.plot(*at).free, self.node(*at));
+        let free: u64 = open.iter().map(units).sum();
         let most = open.iter().map(units).max().unwrap_or(0);
-        if most >= each && fitting == 0 {
-            return format!("{what} are free, cpus or memory beside them are not: {each} {what} asked on each of {count} nodes");
+        if most >= wanted.each() && fitting == 0 {
+            return format!("{what} are free, {} beside them are not: {each} {what} asked on each of {count} nodes", wanted.beside());
+        }
+        if wanted.is_share() {
+            return format!(
+                "{each} of the {what} asked on each of {count} nodes, {fitting} have it: at most {} is free",
+                wanted.text(most)
+            );
         }
         format!(
             "{each} {what} asked on each of {count} nodes, {fitting} have them: {free} are free on {} nodes, at most {most} on one",
@@ -139,8 +146,8 @@ pub(crate) fn too_few_open(board: &mut Board<'_>, shape: Shape<'_>) -> bool {
 /// What is in use or closed just now.
 fn now(state: &State, board: &mut Board<'_>, shape: Shape<'_>) -> String {
     let spec = shape.spec;
-    let ask = &spec.resources.per_node;
-    let (what, each) = if ask.gpus > 0 { ("gpus", ask.gpus) } else { ("slots", ask.slots) };
+    let wanted = Wanted(&spec.resources.per_node);
+    let (what, each) = (wanted.what(), wanted.text(wanted.each()));
     let fit = board.fit(shape);
     // Looked for where there are any: it takes a walk over all nodes.
     let some_closed = fit.suiting() > fit.eligible();
@@ -163,13 +170,13 @@ fn now(state: &State, board: &mut Board<'_>, shape: Shape<'_>) -> String {
     let rack = if shape.in_one_rack() { " in one rack" } else { "" };
     let mut detail = format!("{what}: {each} free asked on {} of {eligible} open nodes{rack}, {fitting} have them", spec.resources.nodes);
     let all: Vec<usize> = if fitting == 0 { fit.all_eligible().collect() } else { Vec::new() };
-    let most = all.into_iter().map(|at| (board.plot(at).free.units(board.node(at), ask), at)).max_by_key(|(units, _)| *units);
+    let most = all.into_iter().map(|at| (wanted.of(&board.plot(at).free, board.node(at)), at)).max_by_key(|(units, _)| *units);
     if let Some((units, at)) = most {
         let reserved = board.is_kept(at);
         let kept = if reserved { ", kept for a job that has waited longer" } else { "" };
-        detail.push_str(&format!("; most free: {} with {units}{kept}", board.name(at)));
-        if units >= each && !reserved {
-            detail.push_str(" (its cpus or memory are in use)");
+        detail.push_str(&format!("; most free: {} with {}{kept}", board.name(at), wanted.text(units)));
+        if units >= wanted.each() && !reserved {
+            detail.push_str(&format!(" (its {} are in use)", wanted.beside()));
         }
     }
     if !closed.is_empty() {

@@ -5,7 +5,9 @@ use crate::plan::{Applicant, Order};
 use footplate_es::Cause as EventCause;
 use footplate_events::facts::{ArrayMember, Cause, JobEnded, JobSpec, QueueConfigured, RetryPolicy, RootCause, WaitReason};
 use footplate_events::{Actor, Trace};
-use footplate_types::{AttemptNumber, Digest, DisplayName, EventId, Millis, NodeName, ProjectName, QueueName, RequestId, RunId};
+use footplate_types::{
+    AttemptNumber, Digest, DisplayName, EventId, MigProfile, Millis, NodeName, ProjectName, QueueName, RequestId, RunId,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -228,9 +230,9 @@ impl Job {
     /// How many nodes are avoided at most: the newest.
     pub const AVOID_MAX: usize = 16;
 
-    /// GPUs of the whole gang.
-    pub fn gpus(&self) -> u64 {
-        u64::from(self.spec.resources.nodes) * u64::from(self.spec.resources.per_node.gpus)
+    /// GPUs of the whole gang, in thousandths of one.
+    pub fn gpu_milli(&self) -> u64 {
+        super::Holding::asked(&self.spec).gpu_milli
     }
 
     /// CPU slots of the whole gang.
@@ -262,7 +264,7 @@ impl Job {
         let limit = spec.limits.max_duration;
         let applicant = Applicant {
             submitted: Millis(u64::try_from(submitted.at.as_millis()).unwrap_or(0)),
-            units: u32::try_from(asked.gpus.max(asked.slots)).unwrap_or(u32::MAX),
+            units: u32::try_from(asked.gpu_milli.max(asked.slots.saturating_mul(1_000))).unwrap_or(u32::MAX),
             estimate: if limit.0 > 0 { limit } else { LENGTH_UNKNOWN },
         };
         // Those of one millisecond in the order of their submission.
@@ -306,6 +308,10 @@ pub struct EndedJob {
     pub nodes: u32,
     /// GPUs it asked of each.
     pub gpus: u32,
+    /// The profile when these were slices.
+    pub gpu_profile: Option<MigProfile>,
+    /// The share that it asked of its one GPU, in thousandths; 0: all of it.
+    pub gpu_share: u32,
     /// Slots it asked of each.
     pub slots: u32,
     /// Which one of an array it was.

@@ -2,7 +2,7 @@
 
 use super::{Holding, Stamp};
 use footplate_events::facts::MemberPlacement;
-use footplate_types::{AttemptNumber, Epoch, GpuUuid, MemberIndex, NodeShape, RunId, SlotIndex, Taint};
+use footplate_types::{AttemptNumber, Epoch, Gpu, GpuMilli, GpuUuid, MemberIndex, NodeShape, RunId, SlotIndex, Taint};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,6 +34,12 @@ pub struct ClaimKey {
 pub struct Claim {
     /// GPUs by the driver's name.
     pub gpus: Vec<GpuUuid>,
+    /// How much each of them counts where GPUs are counted, in thousandths of one.
+    pub gpu_counts: u64,
+    /// The share of its one GPU that it claims, in thousandths; 0: it has its GPUs alone.
+    pub gpu_share: u32,
+    /// The part of that GPU's memory that it claims, in bytes.
+    pub gpu_memory_bytes: u64,
     /// CPU slots.
     pub slots: Vec<SlotIndex>,
     /// Logical CPUs.
@@ -45,12 +51,20 @@ pub struct Claim {
 impl Claim {
     /// How much of what queues share it is.
     pub(crate) fn held(&self) -> Holding {
-        Holding { gpus: self.gpus.len() as u64, slots: self.slots.len() as u64 }
+        Holding { gpu_milli: self.gpus.len() as u64 * self.gpu_counts, slots: self.slots.len() as u64 }
     }
 
     /// The claim that a placement makes.
     pub fn of(placement: &MemberPlacement) -> Self {
-        Self { gpus: placement.gpus.clone(), slots: placement.slots.clone(), cpus: placement.cpus, memory_bytes: placement.memory_bytes }
+        Self {
+            gpus: placement.gpus.clone(),
+            gpu_counts: placement.gpu_counts().0,
+            gpu_share: placement.gpu_share,
+            gpu_memory_bytes: placement.gpu_memory_bytes,
+            slots: placement.slots.clone(),
+            cpus: placement.cpus,
+            memory_bytes: placement.memory_bytes,
+        }
     }
 }
 
@@ -114,6 +128,12 @@ impl Node {
         marks.into_iter().all(Option::is_none)
     }
 
+    /// Whether a GPU of it, and the one of which it is a slice, is healthy.
+    pub fn is_well(&self, gpu: &Gpu) -> bool {
+        // Mostly all are.
+        self.unhealthy_gpus.is_empty() || !self.unhealthy_gpus.keys().any(|uuid| gpu.is_of(uuid))
+    }
+
     /// Why no new work may be placed here, in words; `None` when it may.
     pub fn closed_because(&self) -> Option<String> {
         let told = |word: &str, mark: &Option<Mark>| {
@@ -153,6 +173,27 @@ impl Node {
     pub(super) fn pardon(&mut self) {
         self.blamed.clear();
         self.quarantined = None;
+    }
+
+    /// Checks that no slot is claimed twice, and of no GPU more than there is of it: whoever has it alone stands beside nobody. Told as the first fault.
+    pub(super) fn check_claims(&self) -> Result<(), String> {
+        let mut slots = BTreeSet::new();
+        let mut gpus: BTreeMap<&GpuUuid, (u64, u64)> = BTreeMap::new();
+        for (key, claim) in &self.claims {
+            if let Some(slot) = claim.slots.iter().find(|slot| !slots.insert(**slot)) {
+                return Err(format!("slot {} is claimed twice, again by {key:?}", slot.0));
+            }
+            for uuid in &claim.gpus {
+                let (milli, memory) = gpus.entry(uuid).or_default();
+                *milli += if claim.gpu_share > 0 { claim.gpu_share.into() } else { GpuMilli::WHOLE.0 };
+                *memory = memory.saturating_add(claim.gpu_memory_bytes);
+                let there = self.shape.gpus.iter().find(|gpu| gpu.uuid == *uuid).map_or(u64::MAX, |gpu| gpu.memory_bytes);
+                if *milli > GpuMilli::WHOLE.0 || *memory > there {
+                    return Err(format!("of {uuid} {milli} thousandths and {memory} bytes are claimed, again by {key:?}"));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// How much of it is claimed.

@@ -2,15 +2,15 @@
 
 use super::Claim;
 use crate::DEFAULT_QUEUE;
-use footplate_events::facts::{JobSpec, QueueConfigured};
-use footplate_types::QueueName;
+use footplate_events::facts::{JobSpec, QueueConfigured, Quota};
+use footplate_types::{GpuMilli, QueueName};
 use serde::{Deserialize, Serialize};
 
 /// What a queue's placed jobs hold now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holding {
-    /// Whole GPUs.
-    pub gpus: u64,
+    /// GPUs, in thousandths of one, so that slices and shares add up.
+    pub gpu_milli: u64,
     /// CPU slots.
     pub slots: u64,
 }
@@ -19,31 +19,35 @@ impl Holding {
     /// What a whole gang asks.
     pub(crate) fn asked(spec: &JobSpec) -> Self {
         let of_all = |per_node: u32| u64::from(per_node) * u64::from(spec.resources.nodes);
-        Self { gpus: of_all(spec.resources.per_node.gpus), slots: of_all(spec.resources.per_node.slots) }
+        let gpu_milli = spec.resources.per_node.gpu_milli().0.saturating_mul(spec.resources.nodes.into());
+        Self { gpu_milli, slots: of_all(spec.resources.per_node.slots) }
     }
 
     /// With a claim more.
     pub(crate) fn add(&mut self, claim: &Claim) {
-        self.gpus += claim.gpus.len() as u64;
-        self.slots += claim.slots.len() as u64;
+        *self = self.with(claim.held());
     }
 
     /// With a claim less.
     pub(crate) fn remove(&mut self, claim: &Claim) {
-        self.gpus = self.gpus.saturating_sub(claim.gpus.len() as u64);
-        self.slots = self.slots.saturating_sub(claim.slots.len() as u64);
+        *self = self.without(claim.held());
+    }
+
+    /// What a quota or a guarantee lets have, of what it says something.
+    pub(crate) fn limits(quota: &Quota) -> (Option<u64>, Option<u64>) {
+        (quota.gpus.map(|gpus| GpuMilli::of_whole(gpus.into()).0), quota.slots.map(u64::from))
     }
 
     /// Less what is given up.
     #[must_use]
     pub fn without(self, other: Self) -> Self {
-        Self { gpus: self.gpus.saturating_sub(other.gpus), slots: self.slots.saturating_sub(other.slots) }
+        Self { gpu_milli: self.gpu_milli.saturating_sub(other.gpu_milli), slots: self.slots.saturating_sub(other.slots) }
     }
 
     /// The sum of both.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
-        Self { gpus: self.gpus + other.gpus, slots: self.slots + other.slots }
+        Self { gpu_milli: self.gpu_milli + other.gpu_milli, slots: self.slots + other.slots }
     }
 }
 

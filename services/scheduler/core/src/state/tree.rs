@@ -7,7 +7,7 @@ use super::queue::{Holding, Queue};
 use super::{Job, State};
 use crate::DEFAULT_QUEUE;
 use footplate_events::facts::Quota;
-use footplate_types::QueueName;
+use footplate_types::{GpuMilli, QueueName};
 
 /// The most queues on the way from a queue to the top, both counted.
 pub const DEPTH_MAX: usize = 8;
@@ -52,27 +52,25 @@ impl State {
     }
 
     /// Why an ask does not fit now under the quota of its queue or of one above it, in words; `None` when it fits.
-    fn quota_lacks(&self, name: &QueueName, gpus: u64, slots: u64) -> Option<String> {
+    fn quota_lacks(&self, name: &QueueName, asked: Holding) -> Option<String> {
         let bound = |queue: &Queue| !queue.settings.quota.is_none();
         let line = self.line(name);
         let bounds = line.iter().filter(|(_, queue)| bound(queue));
-        let mut lacks =
-            bounds.filter_map(|(above, queue)| told(name, above, lack(&queue.settings.quota, self.held_below(above), gpus, slots)));
+        let mut lacks = bounds.filter_map(|(above, queue)| told(name, above, lack(&queue.settings.quota, self.held_below(above), asked)));
         lacks.next()
     }
 
     /// Why an ask can never fit under these quotas, in words; `None` when it could.
-    pub fn quota_never(&self, name: &QueueName, gpus: u64, slots: u64) -> Option<String> {
+    pub fn quota_never(&self, name: &QueueName, asked: Holding) -> Option<String> {
         let line = self.line(name);
-        let mut lacks =
-            line.iter().filter_map(|(above, queue)| told(name, above, lack(&queue.settings.quota, Holding::default(), gpus, slots)));
+        let mut lacks = line.iter().filter_map(|(above, queue)| told(name, above, lack(&queue.settings.quota, Holding::default(), asked)));
         lacks.next()
     }
 
     /// Whether the jobs that are placed on a queue's line would let one more of these start.
     pub(super) fn lets_start(&self, job: &Job) -> bool {
         let line = self.line(&job.spec.queue);
-        !line.iter().any(|(_, queue)| queue.settings.held) && self.quota_lacks(&job.spec.queue, job.gpus(), job.slots()).is_none()
+        !line.iter().any(|(_, queue)| queue.settings.held) && self.quota_lacks(&job.spec.queue, Holding::asked(&job.spec)).is_none()
     }
 }
 
@@ -82,10 +80,12 @@ pub(crate) fn told(name: &QueueName, above: &QueueName, lack: Option<String>) ->
 }
 
 /// Why an ask does not fit under a quota beside what is held, as used and allowed with the ask, in words; `None` when it fits.
-pub(crate) fn lack(quota: &Quota, held: Holding, gpus: u64, slots: u64) -> Option<String> {
-    let lacks = |what: &str, used: u64, asked: u64, quota: Option<u32>| {
-        let quota = u64::from(quota?);
-        (asked > 0 && used + asked > quota).then(|| format!("{what}: {used} of {quota} in use, {asked} asked"))
-    };
-    lacks("gpus", held.gpus, gpus, quota.gpus).or_else(|| lacks("slots", held.slots, slots, quota.slots))
+pub(crate) fn lack(quota: &Quota, held: Holding, asked: Holding) -> Option<String> {
+    let (gpu_milli, slots) = Holding::limits(quota);
+    let over = |used: u64, asked: u64, quota: Option<u64>| quota.filter(|quota| asked > 0 && used + asked > *quota);
+    if let Some(quota) = over(held.gpu_milli, asked.gpu_milli, gpu_milli) {
+        let (used, quota, asked) = (GpuMilli(held.gpu_milli), GpuMilli(quota), GpuMilli(asked.gpu_milli));
+        return Some(format!("gpus: {used} of {quota} in use, {asked} asked"));
+    }
+    over(held.slots, asked.slots, slots).map(|quota| format!("slots: {} of {quota} in use, {} asked", held.slots, asked.slots))
 }

@@ -8,7 +8,7 @@ use footplate_types::*;
 use proptest::prelude::*;
 
 fn slots(slots: u64) -> Holding {
-    Holding { gpus: 0, slots }
+    Holding { gpu_milli: 0, slots }
 }
 
 /// The only demand, and its only help.

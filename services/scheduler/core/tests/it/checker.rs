@@ -14,6 +14,26 @@ struct NodeSeen {
     declared: BTreeSet<Taint>,
     /// What operators have set.
     taints: BTreeSet<Taint>,
+    shape: NodeShape,
+}
+
+/// Who holds something of a unit.
+struct Holder {
+    of: (RunId, u32, u32),
+    /// Thousandths of the unit: a thousand for who has it alone.
+    part: u64,
+    memory: u64,
+    /// Thousandths of a GPU under quotas; 0 of a slot.
+    counts: u64,
+}
+
+/// What an ask counts of one GPU: a slice the number before `g` of seven.
+fn counts(ask: &PerNode) -> u64 {
+    match &ask.gpu_profile {
+        Some(profile) => profile.as_str().split('g').next().unwrap().parse::<u64>().unwrap() * 1_000 / 7,
+        None if ask.gpu_share > 0 => ask.gpu_share.into(),
+        None => 1_000,
+    }
 }
 
 #[derive(Default)]
@@ -23,8 +43,8 @@ pub struct Checker {
     projects: BTreeMap<RunId, ProjectName>,
     queues: BTreeMap<QueueName, QueueConfigured>,
     held: BTreeSet<QueueName>,
-    /// Who holds a unit of a node, until released.
-    units: BTreeMap<(NodeName, String), (RunId, u32, u32)>,
+    /// Who holds something of a unit of a node, until released.
+    units: BTreeMap<(NodeName, String), Vec<Holder>>,
     /// Members not yet released.
     living: BTreeMap<(RunId, u32), BTreeSet<u32>>,
     last: BTreeMap<RunId, u32>,
@@ -42,6 +62,7 @@ impl Checker {
                 if fact.epoch.0 >= node.epoch {
                     node.rack.clone_from(&fact.shape.rack);
                     node.declared.clone_from(&fact.shape.taints);
+                    node.shape.clone_from(&fact.shape);
                 }
                 node.epoch = node.epoch.max(fact.epoch.0);
             }
@@ -153,10 +174,28 @@ impl Checker {
         for member in &fact.members {
             assert_eq!(member.gpus.len(), spec.resources.per_node.gpus as usize);
             assert_eq!(member.slots.len(), spec.resources.per_node.slots as usize);
-            let units = member.gpus.iter().map(ToString::to_string).chain(member.slots.iter().map(|slot| slot.0.to_string()));
-            for unit in units {
-                let holder = self.units.insert((member.node.clone(), unit.clone()), (run, fact.attempt.0, member.member.0));
-                assert_eq!(holder, None, "{unit} of {} is claimed twice", member.node);
+            let ask = &spec.resources.per_node;
+            assert_eq!((member.gpu_share, &member.gpu_profile), (ask.gpu_share, &ask.gpu_profile), "as it was asked");
+            let shape = &self.nodes[&member.node].shape;
+            assert!(ask.gpu_share == 0 || shape.share_gpus, "a share where none is allowed");
+            let of = (run, fact.attempt.0, member.member.0);
+            for uuid in &member.gpus {
+                // A shape may have lost it since the decision.
+                let Some(gpu) = shape.gpus.iter().find(|gpu| gpu.uuid == *uuid) else { continue };
+                let profile = ask.gpu_profile.as_ref().map(MigProfile::as_str);
+                assert_eq!(gpu.mig_profile.as_deref(), profile, "{uuid}: whole GPUs for who asks such, slices for who asks slices");
+                let part = if ask.gpu_share > 0 { ask.gpu_share.into() } else { 1_000 };
+                let memory = if ask.gpu_share > 0 { ask.gpu_memory_bytes } else { 0 };
+                assert_eq!(member.gpu_memory_bytes, memory);
+                let holders = self.units.entry((member.node.clone(), uuid.to_string())).or_default();
+                holders.push(Holder { of, part, memory, counts: counts(ask) });
+                let (parts, bytes) = holders.iter().fold((0, 0), |sum, holder| (sum.0 + holder.part, sum.1 + holder.memory));
+                assert!(parts <= 1_000 && bytes <= gpu.memory_bytes, "{parts} thousandths and {bytes} bytes of {uuid} are claimed");
+            }
+            for slot in &member.slots {
+                let holders = self.units.entry((member.node.clone(), slot.0.to_string())).or_default();
+                assert!(holders.is_empty(), "slot {} of {} is claimed twice", slot.0, member.node);
+                holders.push(Holder { of, part: 1_000, memory: 0, counts: 0 });
             }
         }
         self.living.insert((run, fact.attempt.0), fact.members.iter().map(|member| member.member.0).collect());
@@ -175,23 +214,25 @@ impl Checker {
         line
     }
 
-    /// What all jobs of a queue and below it hold: GPUs, slots.
-    fn held_below(&self, name: &QueueName) -> (usize, usize) {
-        let held = self.units.iter().filter(|(_, (run, _, _))| self.line(&self.specs[run].queue).contains(name));
-        let (gpus, slots): (Vec<_>, Vec<_>) = held.partition(|((_, unit), _)| unit.starts_with("GPU-"));
-        (gpus.len(), slots.len())
+    /// What all jobs of a queue and below it hold: thousandths of GPUs, slots.
+    fn held_below(&self, name: &QueueName) -> (u64, u64) {
+        let held = self.units.values().flatten().filter(|holder| self.line(&self.specs[&holder.of.0].queue).contains(name));
+        held.fold((0, 0), |(gpus, slots), holder| (gpus + holder.counts, slots + u64::from(holder.counts == 0)))
     }
 
     /// Whether a quota that stood in the ledger before the placement leaves no room for it.
     fn would_break_quota(&self, run: RunId) -> bool {
         let spec = &self.specs[&run];
-        let over = |held: usize, per_node: u32, quota: Option<u32>| {
-            per_node > 0 && quota.is_some_and(|most| held + (per_node * spec.resources.nodes) as usize > most as usize)
+        let over = |held: u64, per_node: u64, quota: Option<u64>| {
+            per_node > 0 && quota.is_some_and(|most| held + per_node * u64::from(spec.resources.nodes) > most)
         };
+        let ask = &spec.resources.per_node;
+        let asks = u64::from(ask.gpus) * counts(ask);
         self.line(&spec.queue).iter().any(|name| {
             let Some(queue) = self.queues.get(name) else { return false };
             let (gpus, slots) = self.held_below(name);
-            over(gpus, spec.resources.per_node.gpus, queue.quota.gpus) || over(slots, spec.resources.per_node.slots, queue.quota.slots)
+            let milli = queue.quota.gpus.map(|most| u64::from(most) * 1_000);
+            over(gpus, asks, milli) || over(slots, ask.slots.into(), queue.quota.slots.map(u64::from))
         })
     }
 
@@ -201,14 +242,14 @@ impl Checker {
         for name in self.line(&self.specs[&run].queue) {
             let Some(queue) = self.queues.get(&name) else { continue };
             let (gpus, slots) = self.held_below(&name);
-            assert!(queue.quota.gpus.is_none_or(|most| gpus <= most as usize || ask.gpus == 0), "gpu quota of {name}");
-            assert!(queue.quota.slots.is_none_or(|most| slots <= most as usize || ask.slots == 0), "slot quota of {name}");
+            assert!(queue.quota.gpus.is_none_or(|most| gpus <= u64::from(most) * 1_000 || ask.gpus == 0), "gpu quota of {name}");
+            assert!(queue.quota.slots.is_none_or(|most| slots <= u64::from(most) || ask.slots == 0), "slot quota of {name}");
         }
     }
 
     fn release(&mut self, run: RunId, attempt: u32, member: u32) {
         if self.living.get_mut(&(run, attempt)).is_some_and(|members| members.remove(&member)) {
-            self.units.retain(|_, holder| *holder != (run, attempt, member));
+            self.units.values_mut().for_each(|holders| holders.retain(|holder| holder.of != (run, attempt, member)));
         }
     }
 }

@@ -63,7 +63,7 @@ fn plain(dice: &mut Dice) -> JobSpec {
 
 /// One thing of it taken to its edge.
 fn twist(dice: &mut Dice, spec: &mut JobSpec) {
-    match dice.below(30) {
+    match dice.below(32) {
         0 => spec.resources.nodes = dice.small(),
         1 => spec.resources.per_node.gpus = dice.small(),
         2 => spec.resources.per_node.slots = dice.small(),
@@ -117,6 +117,14 @@ fn twist(dice: &mut Dice, spec: &mut JobSpec) {
             spec.after =
                 vec![AfterJob { run: dice.of(&runs), when: dice.of(&[AfterWhen::Success, AfterWhen::Any]) }; dice.of(&[1, 2, 64, 65])];
         }
+        30 => {
+            let ask = &mut spec.resources.per_node;
+            (ask.gpus, ask.slots, ask.gpu_share) = (dice.of(&[1, 1, 1, 2]), 0, dice.of(&[1, 250, 500, 999, 1_000, u32::MAX]));
+        }
+        29 => {
+            let profile = dice.of(&["1g.10gb", "1g.10gb", "7g.80gb", "1c.3g.40gb"]);
+            spec.resources.per_node.gpu_profile = MigProfile::parse(profile).ok();
+        }
         27 => (spec.launch.bytes, spec.seed) = (u64::MAX, Some(u64::MAX)),
         _ => {
             let archive = DocumentRef { digest: Digest::of(b"code"), bytes: dice.large() };
@@ -145,14 +153,17 @@ fn cluster(kind: u64) -> World {
         1 => world.slots("n0", 1),
         2 => (0..4).for_each(|n| world.slots(&format!("n{n}"), 3)),
         3 => {
-            world.node("n0", gpus_shape("n0", &[("A", Some(0)), ("A", Some(0)), ("B", None)]));
+            let mut parts = shared(gpus_shape("n0", &[("A", Some(0)), ("A", Some(0)), ("B", None)]));
+            parts.gpus.extend(slices("n0", "GPU-split", "1g.10gb", 2));
+            world.node("n0", parts);
             world.node("n1", NodeShape { slots: 70, ..gpus_shape("n1", &[("A", None); 65]) });
             world.node("n2", NodeShape { cpus: 0, memory_bytes: 0, disk_bytes: 0, ..slots_shape(4) });
             world.node("n3", bare);
         }
         4 => {
             let most = NodeShape { cpus: u32::MAX, memory_bytes: u64::MAX, disk_bytes: u64::MAX, slots: 2_000, ..bare };
-            world.node("n0", NodeShape { gpus: gpus_shape("n0", &[("A", Some(u32::MAX)); 8]).gpus, ..most.clone() });
+            let gpus = gpus_shape("n0", &[("A", Some(u32::MAX)); 8]).gpus;
+            world.node("n0", NodeShape { gpus, share_gpus: true, ..most.clone() });
             (1..20).for_each(|n| world.node(&format!("n{n}"), NodeShape { slots: 1_024, ..most.clone() }));
         }
         _ => {

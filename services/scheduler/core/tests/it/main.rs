@@ -25,6 +25,7 @@ mod racks;
 mod requests;
 mod retries;
 mod scale;
+mod sharing;
 mod small_first;
 mod taints;
 mod trials;

@@ -69,8 +69,43 @@ pub fn gpus_shape(node: &str, gpus: &[(&str, Option<u32>)]) -> NodeShape {
         numa: None,
         pci: None,
         mig_profile: None,
+        parent: None,
     };
     NodeShape { gpus: gpus.iter().enumerate().map(gpu).collect(), ..slots_shape(0) }
+}
+
+/// Whose GPUs may be shared.
+pub fn shared(shape: NodeShape) -> NodeShape {
+    NodeShape { share_gpus: true, ..shape }
+}
+
+/// Slices of a GPU that is split.
+pub fn slices(node: &str, parent: &str, profile: &str, count: usize) -> Vec<Gpu> {
+    let slice = |at: usize| Gpu {
+        uuid: GpuUuid::parse(&format!("MIG-{node}-{profile}-{at}")).unwrap(),
+        model: GpuModel::parse("A").unwrap(),
+        memory_bytes: 10 << 30,
+        island: None,
+        numa: None,
+        pci: None,
+        mig_profile: Some(profile.to_owned()),
+        parent: Some(GpuUuid::parse(parent).unwrap()),
+    };
+    (0..count).map(slice).collect()
+}
+
+/// A job of one node that asks slices of a profile.
+pub fn slice_spec(count: u32, profile: &str) -> JobSpec {
+    let mut spec = gpu_spec(1, count);
+    spec.resources.per_node.gpu_profile = Some(MigProfile::parse(profile).unwrap());
+    spec
+}
+
+/// A job of one node that asks a share of a GPU, in thousandths, and a part of its memory.
+pub fn share_spec(share: u32, memory: u64) -> JobSpec {
+    let mut spec = gpu_spec(1, 1);
+    (spec.resources.per_node.gpu_share, spec.resources.per_node.gpu_memory_bytes) = (share, memory);
+    spec
 }
 
 impl World {

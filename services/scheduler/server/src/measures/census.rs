@@ -8,7 +8,7 @@ use footplate_eventlog::Live;
 use footplate_events::facts::Quota;
 use footplate_scheduler_core::{DEFAULT_QUEUE, Holding, Job, Node, Queue, Stage, State};
 use footplate_types::{GpuUuid, NodeName, QueueName, RunId, Timestamp};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 
 /// Jobs that are looked at under one lock.
@@ -82,7 +82,7 @@ impl OfQueue {
     }
 }
 
-/// Units of one kind.
+/// Units of one kind: slots, or thousandths of GPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Units {
     /// Claimed by a member.
@@ -246,17 +246,26 @@ fn add_node(node: &Node, census: &mut Census) {
         (true, false) => nodes.idle += 1,
         (true, true) => nodes.used += 1,
     }
-    let claimed: BTreeSet<&GpuUuid> = node.claims.values().flat_map(|claim| &claim.gpus).collect();
+    // What of each is claimed, and whether more of it may be.
+    let mut claimed: BTreeMap<&GpuUuid, (u64, bool)> = BTreeMap::new();
+    for claim in node.claims.values() {
+        for uuid in &claim.gpus {
+            let (milli, shared) = claimed.entry(uuid).or_default();
+            (*milli, *shared) = (*milli + claim.gpu_counts, claim.gpu_share > 0);
+        }
+    }
     for gpu in &node.shape.gpus {
-        let is_healthy = !node.unhealthy_gpus.contains_key(&gpu.uuid);
+        let counts = gpu.counts().0;
         let units = census.gpus.entry((pool.clone(), gpu.model.to_string())).or_default();
-        if claimed.contains(&gpu.uuid) {
-            units.allocated += 1;
-        } else if is_open && is_healthy {
-            units.free += 1;
-            units.fragmented += u64::from(is_used);
+        let (taken, is_shared) = claimed.get(&gpu.uuid).copied().unwrap_or((0, node.shape.share_gpus));
+        units.allocated += taken;
+        let rest = counts.saturating_sub(taken);
+        // Where no more may be shared what is left of a shared one is nobody's.
+        if is_open && node.is_well(gpu) && (taken == 0 || (is_shared && node.shape.share_gpus)) {
+            units.free += rest;
+            units.fragmented += if is_used { rest } else { 0 };
         } else {
-            units.out += 1;
+            units.out += rest;
         }
     }
     // A node may have shrunk below what is claimed on it.

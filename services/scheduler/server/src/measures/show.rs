@@ -4,8 +4,9 @@ use super::census::{Census, Units};
 use footplate_clock::SharedClock;
 use footplate_eventlog::Standing;
 use footplate_events::facts::Quota;
+use footplate_types::GpuMilli;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet, GaugeValueEncoder};
 use prometheus_client::metrics::MetricType;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -55,6 +56,28 @@ fn one(encoder: &mut DescriptorEncoder<'_>, (name, help): (&str, &str), value: i
     encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)
 }
 
+/// An amount that is mostly whole: GPUs, of which a job may hold a part.
+#[derive(Clone, Copy, Debug)]
+enum Amount {
+    Whole(i64),
+    Part(f64),
+}
+
+impl EncodeGaugeValue for Amount {
+    fn encode(&self, encoder: &mut GaugeValueEncoder<'_>) -> fmt::Result {
+        match self {
+            Self::Whole(count) => count.encode(encoder),
+            Self::Part(part) => part.encode(encoder),
+        }
+    }
+}
+
+/// Thousandths of a GPU as GPUs.
+fn gpus(milli: u64) -> Amount {
+    let one = GpuMilli::WHOLE.0;
+    if milli.is_multiple_of(one) { Amount::Whole(whole(milli / one)) } else { Amount::Part(milli as f64 / one as f64) }
+}
+
 fn whole(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
@@ -98,7 +121,8 @@ fn queues(encoder: &mut DescriptorEncoder<'_>, census: &Census, now: footplate_t
     let of = |name, resource| [("queue", name), ("resource", resource)];
     let told = || census.queues.iter().filter(|(name, _)| name.as_str() != super::census::OTHER);
     let used = told().flat_map(|(name, queue)| {
-        [("gpus", queue.used.gpus), ("slots", queue.used.slots)].map(|(resource, count)| (of(name.as_str(), resource), whole(count)))
+        let used = [("gpus", gpus(queue.used.gpu_milli)), ("slots", Amount::Whole(whole(queue.used.slots)))];
+        used.map(|(resource, amount)| (of(name.as_str(), resource), amount))
     });
     gauge(encoder, ("queue_used", "What the jobs of a queue and of all below it hold"), used)?;
     let quotas = told().flat_map(|(name, queue)| set(queue.quota).map(move |(resource, most)| (of(name.as_str(), resource), whole(most))));
@@ -109,14 +133,14 @@ fn queues(encoder: &mut DescriptorEncoder<'_>, census: &Census, now: footplate_t
 }
 
 fn fleet(encoder: &mut DescriptorEncoder<'_>, census: &Census) -> fmt::Result {
-    let gpus = census.gpus.iter().flat_map(|((pool, model), units)| {
+    let all = census.gpus.iter().flat_map(|((pool, model), units)| {
         let labels = move |state| [("pool", pool.as_str()), ("model", model.as_str()), ("state", state)];
-        states(units).map(|(state, count)| (labels(state), whole(count)))
+        states(units).map(|(state, milli)| (labels(state), gpus(milli)))
     });
-    gauge(encoder, ("gpus", "GPUs of all nodes, by pool, model and state"), gpus)?;
+    gauge(encoder, ("gpus", "GPUs of all nodes, by pool, model and state"), all)?;
     let fragmented = census.gpus.iter().map(|((pool, model), units)| {
         let labels = [("pool", pool.as_str()), ("model", model.as_str())];
-        (labels, whole(units.fragmented))
+        (labels, gpus(units.fragmented))
     });
     gauge(encoder, ("gpus_fragmented", "Free GPUs on nodes on which something stands"), fragmented)?;
     let slots = census

@@ -57,7 +57,9 @@ fn twist(dice: &mut Dice, request: &mut v1::SubmitJobRequest) {
             let (gpus, slots, cpus) = (dice.count(), dice.count(), dice.count());
             let (gpu_memory_bytes, memory_bytes, disk_bytes) = (dice.amount(), dice.amount(), dice.amount());
             let gpu_models = dice.texts();
-            let per_node = types::PerNode { gpus, slots, gpu_models, gpu_memory_bytes, cpus, memory_bytes, disk_bytes };
+            let (gpu_profile, gpu_share) = (dice.text(), dice.count());
+            let per_node =
+                types::PerNode { gpus, slots, gpu_models, gpu_memory_bytes, cpus, memory_bytes, disk_bytes, gpu_profile, gpu_share };
             spec.resources = Some(types::ResourceAsk { nodes: dice.count(), per_node: Some(per_node) });
         }
         10 => {

@@ -108,6 +108,30 @@ fn a_queue_that_borrows_has_more_than_it_is_entitled_to_and_the_owner_all_of_its
 }
 
 #[test]
+fn shares_stand_beside_each_other_where_the_nodes_allow_it_and_slices_are_for_who_asks_them() {
+    let nodes = json!([
+        {"name": "shared", "share_gpus": true, "gpus": {"model": "H100", "count": 1, "memory": "80GiB"}},
+        {"name": "split", "gpus": {"model": "H100", "count": 7, "mig": "1g.10gb", "memory": "10GiB"}},
+    ]);
+    let jobs = json!([
+        {"name": "quarter", "count": 8, "gpus": 1, "gpu_share": 250, "duration": "1h"},
+        {"name": "greedy", "at": "2h", "count": 2, "gpus": 1, "gpu_share": 100, "gpu_memory": "50GiB", "duration": "1h"},
+        {"name": "slices", "count": 2, "gpus": 4, "gpu_profile": "1g.10gb", "duration": "2h"},
+        {"name": "whole", "gpus": 1, "duration": "1h", "at": "4h"},
+    ]);
+    let outcome = run(&cluster(nodes, json!([])), jobs);
+    assert_eq!((outcome.succeeded, outcome.never.len(), outcome.span_s), (13, 0, 5.0 * 3_600.0));
+    let stay = |size: &str| outcome.stays.iter().find(|stay| stay.size == size).unwrap();
+    // Four quarters at a time; the memory of one GPU is enough for one greedy job; of seven slices four for one job at a time.
+    assert_eq!((stay("part of a gpu").jobs, stay("part of a gpu").wait.max_s), (12, 7_200.0));
+    assert_eq!(stay("1 gpu").wait.max_s, 0.0);
+    // 8 quarters of an hour, twice a tenth, twice four slices of 0.142 for two hours, one whole for one.
+    assert_eq!(outcome.queues[0].used_h, 5.472);
+    let refused = workload(json!([{"name": "a", "gpus": 2, "gpu_share": 500, "duration": "1h"}])).arrivals(1).unwrap_err();
+    assert_eq!(refused.field, "jobs.a: resources.gpu.share");
+}
+
+#[test]
 fn a_gang_overtaken_for_ever_starts_sooner_with_less_patience() {
     let jobs = json!([
         {"name": "small", "count": 400, "every": "150s", "slots": 1, "duration": "10m"},

@@ -295,6 +295,8 @@ impl State {
             preemptible: job.spec.preemptible,
             nodes: job.spec.resources.nodes,
             gpus: job.spec.resources.per_node.gpus,
+            gpu_profile: job.spec.resources.per_node.gpu_profile.clone(),
+            gpu_share: job.spec.resources.per_node.gpu_share,
             slots: job.spec.resources.per_node.slots,
             array: job.spec.array,
             body: job.body,

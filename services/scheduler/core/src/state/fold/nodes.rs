@@ -13,7 +13,7 @@ impl State {
         match self.nodes.get_mut(&name) {
             Some(node) if fact.epoch < node.epoch => {}
             Some(node) => {
-                node.unhealthy_gpus.retain(|uuid, _| shape.gpus.iter().any(|gpu| gpu.uuid == *uuid));
+                node.unhealthy_gpus.retain(|uuid, _| shape.gpus.iter().any(|gpu| gpu.is_of(uuid)));
                 if fact.epoch > node.epoch {
                     node.raised_at = stamp.sequence;
                     node.pardon();

@@ -2,8 +2,9 @@
 
 use super::*;
 use footplate_scheduler_core::{Refusal, admit};
+use std::collections::BTreeMap;
 
-/// 28, KAI#848, #2153, #416: a full node was given more and more; of a burst four went onto one card. (Whole GPUs here; halves of one are not built.)
+/// 28, KAI#848, #2153, #416: a full node was given more and more; of a burst of halves four went onto one card, and the memory of it was given twice.
 #[test]
 fn complaint_28_a_burst_takes_every_gpu_once_and_who_is_left_waits() {
     let mut world = World::new();
@@ -15,6 +16,58 @@ fn complaint_28_a_burst_takes_every_gpu_once_and_who_is_left_waits() {
     taken.sort();
     taken.dedup();
     assert_eq!((active(&world, &runs), taken.len()), (8, 8));
+    // Of halves exactly two a card.
+    let mut world = World::new();
+    world.node("n1", shared(gpus_shape("n1", &[("A", None); 8])));
+    let runs: Vec<RunId> = (0..17).map(|_| world.submit(share_spec(500, 40 << 30))).collect();
+    world.settle();
+    let mut on: BTreeMap<GpuUuid, usize> = BTreeMap::new();
+    for claim in world.state.nodes()[&node_name("n1")].claims.values() {
+        *on.entry(claim.gpus[0].clone()).or_default() += 1;
+    }
+    assert_eq!((active(&world, &runs), on.len()), (16, 8));
+    assert!(on.values().all(|count| *count == 2), "{on:?}");
+    // Thousandths are left of each card, memory is not.
+    world.exits(runs[0], 0, 1, None);
+    world.settle();
+    let greedy = world.submit(share_spec(100, 41 << 30));
+    world.settle();
+    assert!(world.is_pending(greedy) && active(&world, &runs) == 16, "who waited has taken the half");
+}
+
+/// 27, KAI#422, #987, HAMi#2724: slices were counted twice, or as no GPU at all where one was asked back; two slices of one GPU were refused.
+#[test]
+fn complaint_27_slices_wholes_and_shares_are_counted_in_one_unit_and_never_stand_on_each_other() {
+    let mut world = World::new();
+    configure(&mut world, "q", QueueConfigured { quota: Quota { gpus: Some(1), slots: None }, ..QueueConfigured::default() });
+    let mut shape = shared(gpus_shape("n1", &[("A", None)]));
+    shape.gpus.extend(slices("n1", "GPU-n1-split", "1g.10gb", 7));
+    world.node("n1", shape);
+    // Two slices of one GPU for one job; all seven of one GPU under a quota of one.
+    let in_q = |spec: JobSpec| JobSpec { queue: queue_name("q"), ..spec };
+    let two = world.submit(in_q(slice_spec(2, "1g.10gb")));
+    let five: Vec<RunId> = (0..6).map(|_| world.submit(in_q(slice_spec(1, "1g.10gb")))).collect();
+    world.settle();
+    assert_eq!((world.is_active(two), active(&world, &five)), (true, 5));
+    assert_eq!(world.state.queue(&queue_name("q")).holding.gpu_milli, 7 * 142);
+    let Some(WaitReason::Quota { detail }) = world.reason(five[5]) else { panic!("{:?}", world.reason(five[5])) };
+    assert_eq!(detail, "gpus: 0.994 of 1 in use, 0.142 asked");
+    // Whoever asks a whole GPU gets the whole one, never a slice; a share stands on a whole one too, and not beside who has it alone.
+    let (whole, next) = (world.submit(gpu_spec(1, 1)), world.submit(gpu_spec(1, 1)));
+    let share = world.submit(share_spec(250, 0));
+    world.settle();
+    assert_eq!(world.state.jobs()[&whole].attempt().unwrap().members[0].placement.gpus[0].as_str(), "GPU-n1-0");
+    assert!(world.is_pending(next) && world.is_pending(share));
+    // What a slice is of turns bad: all slices of it are given to nobody; the whole one is.
+    let split = NodeHealthChanged { gpu: Some(GpuUuid::parse("GPU-n1-split").unwrap()), healthy: false, reason: "Xid 79".to_owned() };
+    world.record(Subject::node(&node_name("n1")), split);
+    world.exits(two, 0, 0, None);
+    world.exits(whole, 0, 0, None);
+    world.settle();
+    assert!(
+        world.is_pending(five[5]) && world.is_active(next),
+        "the seventh of q's slices has room under the quota now, and no healthy slice"
+    );
 }
 
 /// 29, ray#52133, #42683: what fitted two devices together fitted neither.

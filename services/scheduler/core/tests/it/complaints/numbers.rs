@@ -104,7 +104,7 @@ fn complaint_35_a_job_that_is_queued_again_asks_for_all_it_asked_before_and_is_c
     for _ in 0..3 {
         world.record(subject.clone(), AttemptExited { members: vec![exited.clone()] });
     }
-    assert_eq!(world.state.queue(&queue_name("default")).holding.gpus, 0);
+    assert_eq!(world.state.queue(&queue_name("default")).holding.gpu_milli, 0);
     world.settle();
     assert!(world.is_active(urgent));
     world.exits(urgent, 0, 0, None);
@@ -113,5 +113,5 @@ fn complaint_35_a_job_that_is_queued_again_asks_for_all_it_asked_before_and_is_c
     assert_eq!((again.gpus.len(), again.cpus, again.memory_bytes), (first.gpus.len(), first.cpus, first.memory_bytes));
     // What the first attempt said comes once more.
     world.record(subject, AttemptExited { members: vec![exited] });
-    assert_eq!(world.state.queue(&queue_name("default")).holding.gpus, 2);
+    assert_eq!(world.state.queue(&queue_name("default")).holding.gpu_milli, 2_000);
 }
