@@ -1,8 +1,8 @@
 //! Arrays: at most so many at a time, nobody hidden behind those that wait, and what each of them is told.
 
 use crate::world::*;
-use footplate_events::Event;
 use footplate_events::facts::*;
+use footplate_events::{Event, Subject};
 use footplate_scheduler_core::{Forecast, assignments, explain};
 use footplate_types::*;
 
@@ -209,6 +209,23 @@ fn a_wait_behind_others_of_its_array_is_no_wait_for_its_first_placement() {
     world.settle();
     assert!(world.is_pending(runs[1]));
     world.wait(2_000);
+    world.settle();
+    assert_eq!(world.end(runs[1]).cause, Cause::PendingTooLong);
+}
+
+#[test]
+fn one_that_stood_behind_and_is_held_begins_its_wait_then() {
+    let mut world = World::new();
+    world.slots("n0", 8);
+    let limited = JobSpec { limits: Limits { max_pending: Millis(60_000), ..Limits::default() }, ..spec(1, 1) };
+    let runs: Vec<RunId> = (0..2).map(|index| world.submit(member(index, 1, limited.clone()))).collect();
+    world.settle();
+    assert!(is_behind(&world, runs[1]));
+    world.wait(3_600_000);
+    world.record(Subject::job_request(&project(), runs[1]), JobHoldRequested { request: request(9), reason: String::new() });
+    world.settle();
+    assert!(world.is_pending(runs[1]), "an hour behind others is no wait for a place");
+    world.wait(60_001);
     world.settle();
     assert_eq!(world.end(runs[1]).cause, Cause::PendingTooLong);
 }

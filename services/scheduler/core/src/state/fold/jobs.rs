@@ -22,6 +22,13 @@ fn remember(answers: &mut BTreeMap<RequestId, Answer>, request: RequestId, answe
     }
 }
 
+/// What stood behind others of its array and is told something else: its wait begins only now.
+fn begin_to_wait(told: Option<&WaitReason>, since: &mut Stamp, stamp: Stamp) {
+    if matches!(told, Some(WaitReason::Array { .. })) {
+        *since = stamp;
+    }
+}
+
 impl State {
     /// The living job that an event of it is about.
     fn job_of(&mut self, envelope: &Envelope) -> Option<&mut Job> {
@@ -116,9 +123,8 @@ impl State {
         let Some(job) = self.job_of(envelope) else { return };
         job.latest = stamp;
         if let Stage::Pending { reason, backoff, since } = &mut job.stage {
-            // What stood behind others of its array has got in line: its wait begins.
-            if matches!(reason, Some(WaitReason::Array { .. })) && !matches!(fact.reason, WaitReason::Array { .. }) {
-                *since = stamp;
+            if !matches!(fact.reason, WaitReason::Array { .. }) {
+                begin_to_wait(reason.as_ref(), since, stamp);
             }
             // Whoever waits for something else has its back-off behind it, whatever a later leader's clock says.
             if !matches!(fact.reason, WaitReason::Backoff | WaitReason::Held | WaitReason::QueueHeld) {
@@ -135,7 +141,8 @@ impl State {
         job.latest = stamp;
         if job.held != held {
             job.held = held;
-            if let Stage::Pending { reason, .. } = &mut job.stage {
+            if let Stage::Pending { reason, since, .. } = &mut job.stage {
+                begin_to_wait(reason.as_ref(), since, stamp);
                 *reason = held.then_some(WaitReason::Held);
             }
         }
