@@ -26,11 +26,14 @@ pub enum Planted {
     Intent,
     /// What the scheduler folds of a submission names no jobs that it comes after. Stands for the wait for other jobs' ends.
     Turn,
+    /// What the scheduler folds of a placed share is half of it. Stands for the sum of what stands on one GPU.
+    Share,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Self; 8] = [Self::Fencing, Self::Gang, Self::Victim, Self::Quota, Self::Lease, Self::Term, Self::Intent, Self::Turn];
+    pub const ALL: [Self; 9] =
+        [Self::Fencing, Self::Gang, Self::Victim, Self::Quota, Self::Lease, Self::Term, Self::Intent, Self::Turn, Self::Share];
 
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
@@ -43,6 +46,7 @@ impl Planted {
             Self::Term => "term",
             Self::Intent => "intent",
             Self::Turn => "turn",
+            Self::Share => "share",
         }
     }
 
@@ -52,7 +56,7 @@ impl Planted {
     }
 }
 
-/// What the scheduler folds instead of an event, when the quota rule or the wait for other jobs is broken.
+/// What the scheduler folds instead of an event, when the quota rule, the wait for other jobs or the sum of shares is broken.
 pub(crate) fn misread(planted: Option<Planted>, recorded: &Recorded) -> Option<Recorded> {
     match (planted, &recorded.envelope.event) {
         (Some(Planted::Quota), Event::QueueConfigured(settings)) => Some(raised(recorded, settings)),
@@ -60,6 +64,13 @@ pub(crate) fn misread(planted: Option<Planted>, recorded: &Recorded) -> Option<R
             let mut told = recorded.clone();
             let spec = JobSpec { after: Vec::new(), ..fact.spec.clone() };
             told.envelope.event = JobSubmitted { spec, body: fact.body }.into();
+            Some(told)
+        }
+        (Some(Planted::Share), Event::JobPlaced(fact)) if fact.members.iter().any(|member| member.gpu_share > 1) => {
+            let mut told = recorded.clone();
+            let mut fact = fact.clone();
+            fact.members.iter_mut().for_each(|member| member.gpu_share = member.gpu_share.div_ceil(2));
+            told.envelope.event = fact.into();
             Some(told)
         }
         _ => None,
