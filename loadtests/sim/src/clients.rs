@@ -2,7 +2,7 @@
 //! declare lost what is lost. Their appends are sent again until the answer is definite, the same bytes at the same expectation.
 
 use crate::broker::{Answer, Done, EPOCH_MS, Op, Trouble};
-use crate::cluster::MODELS;
+use crate::cluster::{MODELS, PROFILE};
 use crate::dice::Dice;
 use crate::wire::{Party, Step, Wire};
 use footplate_events::facts::*;
@@ -38,6 +38,8 @@ pub(crate) struct Clients {
     after: Dice,
     /// What is an array.
     array: Dice,
+    /// Who asks slices and shares.
+    parts: Dice,
     book: Vec<Business>,
     runs: Vec<(RunId, JobSpec)>,
     nodes: Vec<NodeName>,
@@ -71,6 +73,7 @@ impl Clients {
             dice,
             after: Dice::new(seed, "after"),
             array: Dice::new(seed, "array"),
+            parts: Dice::new(seed, "asks for parts"),
             book: Vec::new(),
             runs: Vec::new(),
             nodes,
@@ -194,6 +197,23 @@ impl Clients {
         }
     }
 
+    /// Some jobs that ask GPUs ask a share of one of each node, or slices.
+    fn part(&mut self, ask: &mut PerNode) {
+        let dice = &mut self.parts;
+        let what = dice.below(100);
+        if ask.gpus == 0 {
+            return;
+        }
+        if what < 35 {
+            ask.gpus = 1;
+            ask.gpu_share = [1, 250, 300, 500, 500, 700, 999][dice.below(7) as usize];
+            ask.gpu_memory_bytes = [0, 0, 20, 45, 80][dice.below(5) as usize] << 30;
+        } else if what < 50 {
+            ask.gpus = ask.gpus.min(2);
+            ask.gpu_profile = MigProfile::parse(PROFILE).ok();
+        }
+    }
+
     /// Some jobs come after one or two others.
     fn after(&mut self) -> Vec<AfterJob> {
         let mut all: Vec<AfterJob> = Vec::new();
@@ -215,7 +235,8 @@ impl Clients {
             return;
         }
         let spec = self.spec();
-        let spec = JobSpec { after: self.after(), ..spec };
+        let mut spec = JobSpec { after: self.after(), ..spec };
+        self.part(&mut spec.resources.per_node);
         let beside = BTreeSet::new();
         if admit(state, &spec, self.dice.chance(200)).is_err() || can_follow(state, &project(), &spec, &beside).is_err() {
             return;

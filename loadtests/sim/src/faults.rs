@@ -194,7 +194,8 @@ impl World {
 
     fn break_gpu(&mut self, at: usize) {
         let gpus = self.nodes[at].shape.gpus.clone();
-        if let Some(gpu) = self.mixture.dice.pick(&gpus).map(|gpu| gpu.uuid.clone()) {
+        // What breaks is a GPU, with all its slices.
+        if let Some(gpu) = self.mixture.dice.pick(&gpus).map(|gpu| gpu.parent.as_ref().unwrap_or(&gpu.uuid).clone()) {
             self.tell(format!("{gpu} breaks"));
             self.nodes[at].health(&mut self.wire, &gpu, false);
             self.later(10_000, 300_000, Fault::GpuFine(at, gpu));

@@ -28,12 +28,14 @@ pub enum Planted {
     Turn,
     /// What the scheduler folds of a submission says nothing of its array's limit. Stands for the count of those that are placed.
     Crowd,
+    /// What the scheduler folds of a placed share is half of it. Stands for the sum of what stands on one GPU.
+    Share,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Self; 9] =
-        [Self::Fencing, Self::Gang, Self::Victim, Self::Quota, Self::Lease, Self::Term, Self::Intent, Self::Turn, Self::Crowd];
+    pub const ALL: [Self; 10] =
+        [Self::Fencing, Self::Gang, Self::Victim, Self::Quota, Self::Lease, Self::Term, Self::Intent, Self::Turn, Self::Crowd, Self::Share];
 
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
@@ -47,6 +49,7 @@ impl Planted {
             Self::Intent => "intent",
             Self::Turn => "turn",
             Self::Crowd => "crowd",
+            Self::Share => "share",
         }
     }
 
@@ -56,7 +59,7 @@ impl Planted {
     }
 }
 
-/// What the scheduler folds instead of an event, when the quota rule, the wait for other jobs or the limit of an array is broken.
+/// What the scheduler folds instead of an event, when the quota rule, the wait for other jobs, the limit of an array or the sum of shares is broken.
 pub(crate) fn misread(planted: Option<Planted>, recorded: &Recorded) -> Option<Recorded> {
     match (planted, &recorded.envelope.event) {
         (Some(Planted::Quota), Event::QueueConfigured(settings)) => Some(raised(recorded, settings)),
@@ -65,6 +68,13 @@ pub(crate) fn misread(planted: Option<Planted>, recorded: &Recorded) -> Option<R
         }
         (Some(Planted::Crowd), Event::JobSubmitted(fact)) if fact.spec.array.is_some() => {
             Some(asking(recorded, fact, JobSpec { array: None, ..fact.spec.clone() }))
+        }
+        (Some(Planted::Share), Event::JobPlaced(fact)) if fact.members.iter().any(|member| member.gpu_share > 1) => {
+            let mut told = recorded.clone();
+            let mut fact = fact.clone();
+            fact.members.iter_mut().for_each(|member| member.gpu_share = member.gpu_share.div_ceil(2));
+            told.envelope.event = fact.into();
+            Some(told)
         }
         _ => None,
     }

@@ -9,6 +9,8 @@ use footplate_types::{Epoch, GpuUuid, NodeName, SlotIndex};
 #[derive(Clone, Debug)]
 pub(crate) struct Started {
     pub(crate) gpus: Vec<GpuUuid>,
+    /// Thousandths of its one GPU; 0: it has its GPUs alone.
+    pub(crate) share: u32,
     pub(crate) slots: Vec<SlotIndex>,
     pub(crate) epoch: Epoch,
 }
@@ -31,7 +33,7 @@ pub(crate) struct Truth {
 
 impl Truth {
     pub(crate) fn started(&mut self, at: Time, node: &NodeName, key: &Key, task: &Task) {
-        let started = Started { gpus: task.gpus.clone(), slots: task.slots.clone(), epoch: task.epoch };
+        let started = Started { gpus: task.gpus.clone(), share: task.gpu_share, slots: task.slots.clone(), epoch: task.epoch };
         self.news.push(Happening { at, node: node.clone(), key: *key, started: Some(started) });
     }
 

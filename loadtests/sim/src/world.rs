@@ -49,8 +49,11 @@ impl World {
     pub(crate) fn new(seed: u64, planted: Option<Planted>) -> Self {
         let mut dice = Dice::new(seed, "world");
         let mut mixture = Mixture::new(seed);
-        let nodes: Vec<Node> =
-            machines(&mut dice).into_iter().enumerate().map(|(at, (name, shape))| Node::new(at, name, shape, seed, planted)).collect();
+        let nodes: Vec<Node> = machines(&mut dice, &mut Dice::new(seed, "parts of gpus"))
+            .into_iter()
+            .enumerate()
+            .map(|(at, (name, shape))| Node::new(at, name, shape, seed, planted))
+            .collect();
         let each = Service::ALL.into_iter().flat_map(|service| [(service, "one"), (service, "two")]);
         let instances = each.enumerate().map(|(at, (service, name))| Instance::new(at, service, name, seed, planted)).collect();
         let mut broker = Broker::default();
@@ -319,7 +322,9 @@ fn line_of(recorded: &Recorded) -> String {
         Event::JobSubmitted(fact) => {
             let spec = &fact.spec;
             let each = &spec.resources.per_node;
-            write!(line, "submitted: {} x ({} gpus, {} slots)", spec.resources.nodes, each.gpus, each.slots)
+            let part =
+                each.gpu_profile.as_ref().map_or_else(|| format!("share {}", each.gpu_share), |profile| format!("slices of {profile}"));
+            write!(line, "submitted: {} x ({} gpus, {part}, {} slots)", spec.resources.nodes, each.gpus, each.slots)
                 .and_then(|()| write!(line, ", queue {}, priority {}, preemptible {}", spec.queue, spec.priority, spec.preemptible))
         }
         Event::NodeRegistered(fact) => write!(line, "registered: generation {}, {}", fact.epoch, fact.boot_id),

@@ -1,5 +1,6 @@
 //! The book: what the raw log says, kept by the checkers' own hand.
 
+use super::units::{Piece, Unit, Units, counts};
 use super::{Checked, Found};
 use crate::instance::Service;
 use footplate_events::facts::{JobSpec, Outcome, QueueConfigured};
@@ -22,6 +23,12 @@ pub(super) struct NodeBook {
 }
 
 impl NodeBook {
+    /// Since when a GPU of it is bad, or the one of which it is a slice.
+    pub(super) fn bad_since(&self, gpu: &GpuUuid) -> Option<u64> {
+        let parent = self.shape.gpus.iter().find(|known| known.uuid == *gpu).and_then(|known| known.parent.as_ref());
+        [Some(gpu), parent].into_iter().flatten().filter_map(|uuid| self.bad_gpus.get(uuid).copied()).min()
+    }
+
     pub(super) fn is_open(&self) -> bool {
         self.lost.is_none() && self.drained.is_none() && self.cordoned.is_none()
     }
@@ -33,6 +40,9 @@ pub(super) struct MemberBook {
     pub(super) node: NodeName,
     pub(super) epoch: u64,
     pub(super) gpus: Vec<GpuUuid>,
+    /// Thousandths of its one GPU; 0: it has its GPUs alone.
+    pub(super) share: u32,
+    pub(super) pieces: Vec<(Unit, Piece)>,
     pub(super) slots: Vec<u32>,
     pub(super) ready: bool,
     pub(super) released: bool,
@@ -76,10 +86,10 @@ impl JobBook {
         self.outcome.is_none() && self.attempt.as_ref().is_none_or(|attempt| attempt.closed)
     }
 
-    /// GPUs and slots of the whole gang.
+    /// Thousandths of GPUs, and slots, of the whole gang.
     pub(super) fn asks(&self) -> (u64, u64) {
         let (nodes, each) = (u64::from(self.spec.resources.nodes), &self.spec.resources.per_node);
-        (nodes * u64::from(each.gpus), nodes * u64::from(each.slots))
+        (nodes * u64::from(each.gpus) * counts(each), nodes * u64::from(each.slots))
     }
 }
 
@@ -99,8 +109,8 @@ pub(super) struct Book {
     /// Settings, and the sequence at which they were set.
     pub(super) queues: BTreeMap<QueueName, (u64, QueueConfigured)>,
     pub(super) jobs: BTreeMap<RunId, JobBook>,
-    /// Who claims a GPU or a slot of a node.
-    pub(super) units: BTreeMap<(NodeName, String), (RunId, u32)>,
+    /// Who claims what of a GPU or a slot of a node.
+    pub(super) units: Units,
     pub(super) requests: BTreeMap<RequestId, RequestBook>,
     /// Who holds each service's term.
     terms: BTreeMap<String, String>,

@@ -1,6 +1,7 @@
 //! The end of a run: the faults have ceased, and every accepted job must have ended or wait for a reason that is true.
 
 use super::book::{Book, JobBook, NodeBook};
+use super::units::{ALL, is_asked};
 use super::{Checked, Found};
 use footplate_events::facts::WaitReason;
 use footplate_scheduler_core::{State, explain};
@@ -17,20 +18,25 @@ pub(crate) struct Unrest {
 fn suits(name: &NodeName, node: &NodeBook, job: &JobBook) -> bool {
     let (ask, each) = (&job.spec.placement, &job.spec.resources.per_node);
     let named = ask.nodes.is_empty() || ask.nodes.contains(name);
-    let gpus = node.shape.gpus.iter().filter(|gpu| each.gpu_models.is_empty() || each.gpu_models.contains(&gpu.model)).count();
+    let gpus = node.shape.gpus.iter().filter(|gpu| is_asked(gpu, each)).count();
     let welcome = node.taints.keys().all(|taint| ask.tolerates(taint));
-    welcome && named && !ask.exclude.contains(name) && gpus >= each.gpus as usize && node.shape.slots >= each.slots
+    let may_share = each.gpu_share == 0 || node.shape.share_gpus;
+    welcome && may_share && named && !ask.exclude.contains(name) && gpus >= each.gpus as usize && node.shape.slots >= each.slots
 }
 
 impl Book {
     /// Whether an open node could take a member now.
     fn has_room(&self, name: &NodeName, node: &NodeBook, job: &JobBook) -> bool {
         let each = &job.spec.resources.per_node;
-        let is_free = |unit: String| !self.units.contains_key(&(name.clone(), unit));
-        let matches = |gpu: &&footplate_types::Gpu| each.gpu_models.is_empty() || each.gpu_models.contains(&gpu.model);
-        let usable = node.shape.gpus.iter().filter(matches).filter(|gpu| !node.bad_gpus.contains_key(&gpu.uuid));
-        let gpus = usable.filter(|gpu| is_free(gpu.uuid.to_string())).count();
-        let slots = (0..node.shape.slots).filter(|slot| is_free(format!("slot {slot}"))).count();
+        let taken = |unit: String| self.units.taken(&(name.clone(), unit));
+        let parts = if each.gpu_share > 0 { each.gpu_share.into() } else { ALL };
+        let has_room = |gpu: &&footplate_types::Gpu| {
+            let (taken, memory) = taken(gpu.uuid.to_string());
+            taken + parts <= ALL && (each.gpu_share == 0 || memory + each.gpu_memory_bytes <= gpu.memory_bytes)
+        };
+        let usable = node.shape.gpus.iter().filter(|gpu| is_asked(gpu, each) && node.bad_since(&gpu.uuid).is_none());
+        let gpus = usable.filter(has_room).count();
+        let slots = (0..node.shape.slots).filter(|slot| taken(format!("slot {slot}")).0 == 0).count();
         node.is_open() && suits(name, node, job) && gpus >= each.gpus as usize && slots >= each.slots as usize
     }
 

@@ -1,4 +1,4 @@
-//! What the machines do: no GPU with two trees, no member twice, no two attempts of a job at once, nothing of a generation that was fenced,
+//! What the machines do: no GPU with more on it than it is, no member twice, no two attempts of a job at once, nothing of a generation that was fenced,
 //! nothing that runs on after its release.
 
 use super::{Checked, Found};
@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Default)]
 pub(super) struct Ground {
     living: BTreeMap<Key, (NodeName, Started)>,
-    /// Who uses a GPU or a slot of a node.
-    units: BTreeMap<(NodeName, String), Key>,
+    /// Who uses how many thousandths of a GPU or a slot of a node.
+    units: BTreeMap<(NodeName, String), BTreeMap<Key, u32>>,
     ever: BTreeSet<Key>,
     fences: BTreeMap<NodeName, Epoch>,
 }
@@ -39,9 +39,12 @@ impl Ground {
             return Err(Found::new("two-attempts", detail, &[&key.run, node, elsewhere]));
         }
         for unit in units(node, started) {
-            if let Some(other) = self.units.insert(unit.clone(), key) {
-                let detail = format!("{key} starts on {} of {node}, where {other} trains", unit.1);
-                return Err(Found::new("oversubscribed", detail, &[&key.run, &other.run, node]));
+            let on = self.units.entry(unit.clone()).or_default();
+            on.insert(key, if started.share > 0 { started.share } else { 1_000 });
+            if on.values().sum::<u32>() > 1_000 {
+                let others: Vec<&Key> = on.keys().filter(|other| **other != key).collect();
+                let detail = format!("{key} starts on {} of {node}, where {others:?} train", unit.1);
+                return Err(Found::new("oversubscribed", detail, &[&key.run, node]));
             }
         }
         self.living.insert(key, (node.clone(), started.clone()));
@@ -56,7 +59,9 @@ impl Ground {
     pub(super) fn ended(&mut self, happening: &Happening) {
         if let Some((node, started)) = self.living.remove(&happening.key) {
             units(&node, &started).for_each(|unit| {
-                self.units.remove(&unit);
+                if let Some(on) = self.units.get_mut(&unit) {
+                    on.remove(&happening.key);
+                }
             });
         }
     }

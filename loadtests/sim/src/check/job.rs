@@ -75,19 +75,15 @@ impl Book {
     }
 
     fn release(&mut self, run: RunId, number: u32, member: u32, exited: Option<&MemberExited>) {
-        let mut units = Vec::new();
+        let mut pieces = Vec::new();
         self.member(run, number, member, |member| {
             if !member.released {
                 member.released = true;
                 member.succeeded = exited.is_some_and(MemberExited::is_success);
-                units = member.units();
+                pieces = std::mem::take(&mut member.pieces);
             }
         });
-        for unit in units {
-            if self.units.get(&unit) == Some(&(run, number)) {
-                self.units.remove(&unit);
-            }
-        }
+        pieces.iter().for_each(|(unit, _)| self.units.release(unit, (run, number)));
     }
 
     fn launched(&mut self, run: RunId, number: u32) -> Checked {

@@ -2,30 +2,27 @@
 //! what may start of them.
 
 use super::book::{AttemptBook, Book, JobBook, MemberBook};
+use super::units::{ALL, is_asked, pieces};
 use super::{Checked, Found};
 use crate::node::Key;
 use crate::truth::Started;
-use footplate_events::facts::{JobPlaced, MemberPlacement};
+use footplate_events::facts::{JobPlaced, MemberPlacement, PerNode};
 use footplate_types::{NodeName, RunId};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl MemberBook {
-    fn of(placement: &MemberPlacement) -> Self {
+    fn of(placement: &MemberPlacement, ask: &PerNode) -> Self {
         Self {
             node: placement.node.clone(),
             epoch: placement.epoch.0,
             gpus: placement.gpus.clone(),
+            share: placement.gpu_share,
+            pieces: pieces(placement, ask),
             slots: placement.slots.iter().map(|slot| slot.0).collect(),
             ready: false,
             released: false,
             succeeded: false,
         }
-    }
-
-    /// The GPUs and slots, each with its node.
-    pub(super) fn units(&self) -> Vec<(NodeName, String)> {
-        let slots = self.slots.iter().map(|slot| format!("slot {slot}"));
-        self.gpus.iter().map(ToString::to_string).chain(slots).map(|unit| (self.node.clone(), unit)).collect()
     }
 }
 
@@ -55,11 +52,14 @@ impl Book {
             Ok(void) => void,
             Err((rule, detail)) => return wrong(rule, detail),
         };
-        let members: BTreeMap<u32, MemberBook> = fact.members.iter().map(|member| (member.member.0, MemberBook::of(member))).collect();
+        let ask = &job.spec.resources.per_node;
+        let members: BTreeMap<u32, MemberBook> = fact.members.iter().map(|member| (member.member.0, MemberBook::of(member, ask))).collect();
         if !void {
-            for unit in members.values().flat_map(MemberBook::units) {
-                if let Some((other, attempt)) = self.units.insert(unit.clone(), (run, fact.attempt.0)) {
-                    return wrong("oversubscribed", format!("{} of {} is claimed by {other}/{attempt}", unit.1, unit.0));
+            for ((node, unit), piece) in members.values().flat_map(|member| &member.pieces) {
+                let gpus = self.nodes.get(node).into_iter().flat_map(|book| &book.shape.gpus);
+                let memory = gpus.filter(|gpu| gpu.uuid.as_str() == unit).map(|gpu| gpu.memory_bytes).next().unwrap_or(0);
+                if let Err(detail) = self.units.claim((node.clone(), unit.clone()), (run, fact.attempt.0), piece.clone(), memory) {
+                    return wrong("oversubscribed", detail);
                 }
             }
         }
@@ -84,7 +84,7 @@ impl Book {
                 }
                 void = true;
             }
-            let bad = member.gpus.iter().filter_map(|gpu| node.bad_gpus.get(gpu).copied()).min();
+            let bad = member.gpus.iter().filter_map(|gpu| node.bad_since(gpu)).min();
             if let Some(since) = node.cordoned.into_iter().chain(bad).find(|since| *since <= seen) {
                 return Err(("closed", format!("{} or its gpu was closed at {since}, seen up to {seen}", member.node)));
             }
@@ -92,7 +92,11 @@ impl Book {
             if let Some((taint, since)) = minded {
                 return Err(("taint", format!("{} had the taint {taint} since {since}, seen up to {seen}", member.node)));
             }
-            let is_there = |gpu: &footplate_types::GpuUuid| node.shape.gpus.iter().any(|known| known.uuid == *gpu);
+            let ask = &job.spec.resources.per_node;
+            let is_there = |gpu: &footplate_types::GpuUuid| node.shape.gpus.iter().any(|known| known.uuid == *gpu && is_asked(known, ask));
+            if ask.gpu_share > 0 && !node.shape.share_gpus {
+                return Err(("units", format!("{} shares no GPU: {member:?}", member.node)));
+            }
             if !member.gpus.iter().all(is_there) || member.slots.iter().any(|slot| slot.0 >= node.shape.slots) {
                 return Err(("units", format!("{} has no such units: {member:?}", member.node)));
             }
@@ -109,21 +113,17 @@ impl Book {
         Ok(void)
     }
 
-    /// What the jobs of a queue hold: GPUs and slots.
+    /// What the jobs of a queue hold: thousandths of GPUs, and slots.
     pub(super) fn holds(&self, queue: &footplate_types::QueueName) -> (u64, u64) {
-        let of_queue = |(run, _): &(RunId, u32)| self.jobs.get(run).is_some_and(|job| job.spec.queue == *queue);
-        let mut sums = (0, 0);
-        for ((_, unit), _) in self.units.iter().filter(|(_, holder)| of_queue(holder)) {
-            if unit.starts_with("slot") { sums.1 += 1 } else { sums.0 += 1 }
-        }
-        sums
+        self.units.held(|(run, _)| self.jobs.get(run).is_some_and(|job| job.spec.queue == *queue))
     }
 
     pub(super) fn would_exceed(&self, job: &JobBook) -> bool {
         let Some((_, settings)) = self.queue(&job.spec.queue) else { return false };
         let (held, asks) = (self.holds(&job.spec.queue), job.asks());
-        let exceeds = |held: u64, asked: u64, quota: Option<u32>| asked > 0 && quota.is_some_and(|most| held + asked > u64::from(most));
-        exceeds(held.0, asks.0, settings.quota.gpus) || exceeds(held.1, asks.1, settings.quota.slots)
+        let exceeds = |held: u64, asked: u64, quota: Option<u64>| asked > 0 && quota.is_some_and(|most| held + asked > most);
+        let (gpus, slots) = (settings.quota.gpus.map(|gpus| u64::from(gpus) * ALL), settings.quota.slots.map(u64::from));
+        exceeds(held.0, asks.0, gpus) || exceeds(held.1, asks.1, slots)
     }
 
     /// A tree may start only of a launched gang that is placed just so, every member of which was ready.
@@ -144,7 +144,12 @@ impl Book {
             return wrong("gang", "the gang was not launched");
         }
         let units: Vec<u32> = started.slots.iter().map(|slot| slot.0).collect();
-        if member.node != *node || member.gpus != started.gpus || member.slots != units || member.epoch != started.epoch.0 {
+        if member.node != *node
+            || member.gpus != started.gpus
+            || member.share != started.share
+            || member.slots != units
+            || member.epoch != started.epoch.0
+        {
             return wrong("units", "not as it was placed");
         }
         Ok(())
@@ -161,7 +166,11 @@ fn whole(job: &JobBook, fact: &JobPlaced) -> Result<(), (&'static str, String)> 
     if nodes.len() != fact.members.len() {
         return Err(("gang", "two members on one node".to_owned()));
     }
-    let is_full = |member: &MemberPlacement| member.gpus.len() == each.gpus as usize && member.slots.len() == each.slots as usize;
+    let memory = if each.gpu_share > 0 { each.gpu_memory_bytes } else { 0 };
+    let is_full = |member: &MemberPlacement| {
+        let parts = (member.gpu_share, &member.gpu_profile, member.gpu_memory_bytes) == (each.gpu_share, &each.gpu_profile, memory);
+        parts && member.gpus.len() == each.gpus as usize && member.slots.len() == each.slots as usize
+    };
     if !fact.members.iter().all(is_full) {
         return Err(("gang", "a member has not what was asked".to_owned()));
     }

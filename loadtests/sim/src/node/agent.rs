@@ -7,7 +7,7 @@ use footplate_events::facts::{
     Exit, FinalOffsets, MemberExited, MemberReady, MemberStarted, Rendezvous, StopCause, WorkerExit, WorkerStarted,
 };
 use footplate_events::messages::{Assignment, BeatMessage, ExecutorReport, MemberRef, Order, Task};
-use footplate_types::{AttemptNumber, Epoch, MemberIndex, NodeName, Rank, RunId};
+use footplate_types::{AttemptNumber, Epoch, GpuUuid, MemberIndex, NodeName, Rank, RunId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
@@ -233,12 +233,15 @@ impl Agent {
     }
 
     fn overlaps(&self, task: &Task) -> bool {
-        let overlap = |held: &Held| {
-            held.phase != Phase::Ended
-                && (held.task.gpus.iter().any(|gpu| task.gpus.contains(gpu))
-                    || held.task.slots.iter().any(|slot| task.slots.contains(slot)))
+        let others = || {
+            self.saved.members.iter().filter(|(key, held)| **key != Key::of(task) && held.phase != Phase::Ended).map(|(_, held)| &held.task)
         };
-        self.saved.members.iter().any(|(key, held)| *key != Key::of(task) && overlap(held))
+        let part = |task: &Task| if task.gpu_share > 0 { task.gpu_share } else { 1_000 };
+        let too_full = |gpu: &GpuUuid| {
+            let all: u32 = others().filter(|held| held.gpus.contains(gpu)).map(|held| part(held)).sum();
+            all > 0 && all + part(task) > 1_000
+        };
+        task.gpus.iter().any(too_full) || others().any(|held| held.slots.iter().any(|slot| task.slots.contains(slot)))
     }
 
     fn begin(&mut self, now: u64, key: Key, task: &Task) {

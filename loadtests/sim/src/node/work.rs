@@ -12,6 +12,7 @@ use crate::wire::Wire;
 use footplate_events::facts::{Exit, MemberExited, NodeHealthChanged, NodeRegistered, Rendezvous, StopCause};
 use footplate_events::messages::{Beat, BeatMessage, InventoryReport, ReportBody, Task};
 use footplate_types::{Epoch, GpuUuid, Timestamp};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// A tree that runs.
@@ -109,7 +110,8 @@ impl Node {
             clock_ahead_ms: None,
         };
         self.spool(wire, Service::Inventory, ReportBody::Inventory(InventoryReport::Registered { registered }), None);
-        for gpu in self.shape.gpus.iter().map(|gpu| gpu.uuid.clone()).collect::<Vec<_>>() {
+        let devices: BTreeSet<GpuUuid> = self.shape.gpus.iter().map(|gpu| gpu.parent.as_ref().unwrap_or(&gpu.uuid).clone()).collect();
+        for gpu in devices {
             self.tell_health(wire, &gpu);
         }
     }

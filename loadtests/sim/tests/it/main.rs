@@ -31,6 +31,8 @@ fn no_seed_breaks_a_rule_and_the_runs_meet_what_they_are_for() {
         "fences",
         "ended for others",
         "behind others of an array",
+        "shares",
+        "slices",
     ];
     for what in met {
         assert!(figures.seen.get(what).is_some_and(|count| *count > 0), "no run met this: {what}; {:?}", figures.seen);

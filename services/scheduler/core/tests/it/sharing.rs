@@ -216,6 +216,56 @@ fn shares_are_preempted_only_as_far_as_it_takes() {
 }
 
 #[test]
+fn what_is_borrowed_in_slices_or_shares_is_given_back_and_no_more_of_it_than_is_asked() {
+    let guaranteed = |gpus| QueueConfigured { guarantee: Quota { gpus: Some(gpus), slots: None }, ..QueueConfigured::default() };
+    let of = |queue: &str, preemptible, spec: JobSpec| JobSpec { queue: queue_name(queue), preemptible, ..spec };
+    for (part, asked) in [(slice_spec(1, "1g.10gb"), slice_spec(3, "1g.10gb")), (share_spec(142, 0), share_spec(426, 0))] {
+        let mut world = World::new();
+        world.record(Subject::queue(&queue_name("own")), guaranteed(1));
+        world.record(Subject::queue(&queue_name("guest")), QueueConfigured::default());
+        let mut shape = shared(gpus_shape("n1", &[("A", None)]));
+        if part.resources.per_node.gpu_profile.is_some() {
+            shape.gpus = slices("n1", "GPU-n1-0", "1g.10gb", 7);
+        }
+        world.node("n1", shape);
+        let guests: Vec<RunId> = (0..7).map(|_| world.running(of("guest", true, part.clone()))).collect();
+        let own = world.submit(of("own", false, asked));
+        world.settle();
+        let stopped: Vec<RunId> = guests.iter().copied().filter(|run| world.stop_cause(*run) == Some(StopCause::Preempted)).collect();
+        assert_eq!(stopped.len(), 3, "{part:?}");
+        stopped.into_iter().for_each(|run| world.exits(run, 0, 143, Some(StopCause::Preempted)));
+        world.settle();
+        assert!(world.is_active(own));
+    }
+}
+
+#[test]
+fn who_wants_a_whole_gpu_starts_though_shares_keep_coming_and_short_ones_use_it_meanwhile() {
+    let mut world = World::new();
+    world.node("n1", shared(gpus_shape("n1", &[("A", None)])));
+    let limited = |share, seconds| JobSpec {
+        limits: Limits { max_duration: Millis::from_secs(seconds), ..Limits::default() },
+        stop: StopPolicy { grace: Millis(0), ..StopPolicy::default() },
+        ..share_spec(share, 0)
+    };
+    let first = world.running(limited(300, 2_000));
+    let whole = world.submit(gpu_spec(1, 1));
+    world.settle();
+    let overtakes = world.running(limited(300, 3_000));
+    world.wait(600_001);
+    world.settle();
+    let (late, short) = (world.submit(limited(300, 3_000)), world.submit(limited(300, 1_000)));
+    world.settle();
+    assert!(world.is_pending(late) && world.is_pending(whole), "from here on it is kept for who has waited");
+    assert!(world.is_active(short), "who is gone by then may use it");
+    for run in [first, overtakes, short] {
+        world.exits(run, 0, 0, None);
+    }
+    world.settle();
+    assert!(world.is_active(whole) && world.is_pending(late));
+}
+
+#[test]
 fn quotas_and_guarantees_in_whole_gpus_bind_parts_to_the_thousandth() {
     let mut world = two_gpus();
     world.queue("q", 1, Some(1), None);
