@@ -320,7 +320,8 @@ impl Clients {
         let known = state.queue(&name);
         let mut settings = known.settings.clone();
         let dice = &mut self.dice;
-        match dice.below(6) {
+        match dice.below(7) {
+            3 => settings.small_first = Millis([0, 10_000, 300_000][dice.below(3) as usize]),
             0 => settings.held = !settings.held,
             1 => settings.weight = dice.between(1, 4) as u32,
             2 if name.as_str() != "default" => settings.closed = !settings.closed && can_close(state, &name).is_ok(),
