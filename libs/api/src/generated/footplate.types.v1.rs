@@ -100,10 +100,10 @@ pub struct MemberSummary {
     /// One entry a worker that ended: "rank 2: exit 7".
     #[prost(string, repeated, tag = "8")]
     pub exits: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Of the scheduler's answers: the MIG profile when `gpus` are slices.
+    /// The MIG profile when `gpus` are slices. Not told by the executor, as are gpus.
     #[prost(string, tag = "9")]
     pub gpu_profile: ::prost::alloc::string::String,
-    /// Of the scheduler's answers: its share of its one GPU, in thousandths, and the part of that GPU's memory; 0 when it has its GPUs alone.
+    /// Its share of its one GPU, in thousandths, and the part of that GPU's memory; 0 when it has its GPUs alone.
     #[prost(uint32, tag = "10")]
     pub gpu_share: u32,
     #[prost(uint64, tag = "11")]

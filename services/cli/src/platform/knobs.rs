@@ -143,7 +143,7 @@ pub const AGENT_RACK: Knob<String> =
 pub const AGENT_SHARE_GPUS: Knob<bool> = Knob::new(
     "agent.share_gpus",
     "false",
-    "let jobs that ask a share of a GPU stand together on one whole GPU of this node; nothing but an MPS daemon keeps them to their shares",
+    "let jobs that ask a share of a GPU stand together on one whole GPU of this node (an inventory says it itself: share_gpus); nothing but an MPS daemon keeps them to their shares",
 );
 /// Labels.
 pub const AGENT_LABELS: Knob<String> = Knob::new(

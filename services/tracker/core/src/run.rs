@@ -11,8 +11,8 @@ use footplate_events::facts::{
     Cause, DocumentRef, FinalOffsets, InputRef, Outcome, RootCause, RunSealed, SessionEnd, SourceRef, StopCause,
 };
 use footplate_types::{
-    ArtifactPath, AttemptNumber, Digest, DisplayName, EventId, ExperimentId, GpuUuid, MemberIndex, MetricName, NodeName, ParamKey,
-    PrincipalId, ProjectName, QueueName, Rank, RunId, SlotIndex, Timestamp,
+    ArtifactPath, AttemptNumber, Digest, DisplayName, EventId, ExperimentId, GpuUuid, MemberIndex, MetricName, MigProfile, NodeName,
+    ParamKey, PrincipalId, ProjectName, QueueName, Rank, RunId, SlotIndex, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
@@ -144,6 +144,12 @@ pub struct Member {
     /// The GPUs it claims.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<GpuUuid>,
+    /// The profile when they are MIG slices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_profile: Option<MigProfile>,
+    /// The share of its one GPU that it claims, in thousandths, and the part of that GPU's memory, in bytes; absent when it has its GPUs alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_share: Option<(u32, u64)>,
     /// The slots it claims.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slots: Vec<SlotIndex>,

@@ -8,8 +8,9 @@ use crate::{
 };
 use footplate_api::{
     json,
-    types::{AttemptSummary, Run},
+    types::{AttemptSummary, MemberSummary, Run},
 };
+use footplate_types::GpuMilli;
 use std::collections::BTreeMap;
 
 const EXAMPLES: &str = "\
@@ -101,6 +102,17 @@ fn section(lines: &mut Vec<String>, heading: &str, entries: BTreeMap<String, Str
     }
 }
 
+/// `GPU-0, GPU-1`, `0.25 of GPU-0`, `1g.10gb MIG-0`, or `2 slots`.
+fn claim(member: &MemberSummary) -> String {
+    let gpus = member.gpus.join(", ");
+    match (member.gpus.is_empty(), member.gpu_share, member.gpu_profile.as_str()) {
+        (true, _, _) => format!("{} slots", member.slots.len()),
+        (false, 0, "") => gpus,
+        (false, 0, profile) => format!("{profile} {gpus}"),
+        (false, share, _) => format!("{} of {gpus}", GpuMilli(share.into())),
+    }
+}
+
 fn attempt_text(attempt: &AttemptSummary) -> String {
     let mut text = format!("attempt {}", attempt.attempt);
     for (word, time) in [("placed", &attempt.placed_at), ("launched", &attempt.launched_at), ("ended", &attempt.ended_at)] {
@@ -117,7 +129,7 @@ fn attempt_text(attempt: &AttemptSummary) -> String {
         text.push_str(&format!(", checkpoint at step {step}"));
     }
     for member in &attempt.members {
-        let claim = if member.gpus.is_empty() { format!("{} slots", member.slots.len()) } else { member.gpus.join(", ") };
+        let claim = claim(member);
         let last = member.first_rank + member.workers.saturating_sub(1);
         text.push_str(&format!("\n  {} ranks {}-{last} on {} ({claim})", member.state, member.first_rank, member.node));
         for exit in &member.exits {
@@ -125,4 +137,22 @@ fn attempt_text(attempt: &AttemptSummary) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_member_claims_is_told_with_its_part() {
+        let on = |gpus: &[&str], gpu_share, profile: &str| MemberSummary {
+            gpus: gpus.iter().map(|gpu| (*gpu).to_owned()).collect(),
+            gpu_share,
+            gpu_profile: profile.to_owned(),
+            slots: if gpus.is_empty() { vec![0, 1] } else { Vec::new() },
+            ..MemberSummary::default()
+        };
+        let told = [on(&["GPU-0", "GPU-1"], 0, ""), on(&["GPU-0"], 250, ""), on(&["MIG-0"], 0, "1g.10gb"), on(&[], 0, "")];
+        assert_eq!(told.map(|member| claim(&member)), ["GPU-0, GPU-1", "0.25 of GPU-0", "1g.10gb MIG-0", "2 slots"]);
+    }
 }

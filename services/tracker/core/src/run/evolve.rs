@@ -261,6 +261,8 @@ impl Run {
             let member = Member {
                 node: placed.node.clone(),
                 gpus: placed.gpus.clone(),
+                gpu_profile: placed.gpu_profile.clone(),
+                gpu_share: (placed.gpu_share > 0).then_some((placed.gpu_share, placed.gpu_memory_bytes)),
                 slots: placed.slots.clone(),
                 first_rank: placed.first_rank,
                 workers: placed.workers,

@@ -192,6 +192,23 @@ fn nothing_can_be_logged_to_a_run_that_never_began() {
 }
 
 #[test]
+fn what_part_of_a_gpu_a_member_claims_is_kept() {
+    let mut told = Told::new();
+    told.job(submitted());
+    let mut fact = placed(1);
+    let member = &mut fact.members[0];
+    member.gpus = vec![footplate_types::GpuUuid::parse("GPU-0").unwrap()];
+    (member.gpu_share, member.gpu_memory_bytes) = (250, 1 << 30);
+    told.job(fact);
+    let kept = &told.run.attempts[&AttemptNumber(1)].members[&MemberIndex(0)];
+    assert_eq!((kept.gpu_share, &kept.gpu_profile), (Some((250, 1 << 30)), &None));
+    let mut told = Told::new();
+    told.job(submitted()).job(placed(1));
+    let kept = &told.run.attempts[&AttemptNumber(1)].members[&MemberIndex(0)];
+    assert_eq!((kept.gpu_share, &kept.gpu_profile), (None, &None));
+}
+
+#[test]
 fn a_status_follows_the_job_through_requeue_and_end() {
     let mut told = Told::new();
     told.job(submitted());

@@ -65,13 +65,14 @@ fn root_out(root: &RootCause) -> wire::RootCause {
 }
 
 fn member_out(index: MemberIndex, member: &Member) -> wire::MemberSummary {
+    let (gpu_share, gpu_memory_bytes) = member.gpu_share.unwrap_or_default();
     wire::MemberSummary {
         member: index.0,
         node: member.node.to_string(),
         gpus: member.gpus.iter().map(ToString::to_string).collect(),
-        gpu_profile: String::new(),
-        gpu_share: 0,
-        gpu_memory_bytes: 0,
+        gpu_profile: member.gpu_profile.as_ref().map(ToString::to_string).unwrap_or_default(),
+        gpu_share,
+        gpu_memory_bytes,
         slots: member.slots.iter().map(|slot| slot.0).collect(),
         first_rank: member.first_rank.0,
         workers: member.workers,
