@@ -82,6 +82,8 @@ text_form!(Toleration, None);
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]
