@@ -69,7 +69,7 @@ fn a_stop_lets_workers_save_and_the_next_start_goes_on_from_there() {
     let log = up.done(&["run", "logs", "--attempt", "2", "--rank", "0", &run]);
     assert!(log.contains("resum"), "attempt 2 began anew:\n{log}");
     // Each view went on from its snapshot and read only what came after; with that it is what the whole ledger says.
-    for view in ["scheduler-4", "executor-2", "gpu-inventory-2", "registry-1", "sweep-1"] {
+    for view in ["scheduler-4", "executor-2", "gpu-inventory-3", "registry-1", "sweep-1"] {
         let kept = up.folder.path().join("data/objects/snapshots").join(view);
         assert!(kept.metadata().is_ok_and(|kept| kept.len() > 0), "{} is missing", kept.display());
         let told = up.process.stderr();

@@ -79,7 +79,7 @@ async fn may_not_lead(leading: impl Future<Output = Result<(), LeadError>>) {
 }
 
 /// What the view's bytes in a snapshot mean: to be raised whenever the state, how it is folded or what is folded changes.
-const FORM: &str = "2";
+const FORM: &str = "3";
 
 /// Starts the inventory's tasks under `context` and gives its part of the API.
 pub async fn start(config: &Config, ledger: &Ledger, clock: &SharedClock, context: &Context) -> Handle {
