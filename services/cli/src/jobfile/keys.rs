@@ -4,7 +4,7 @@ use super::Problems;
 use serde_json::{Map, Value};
 
 /// Keys that are planned and not built yet, by path.
-pub const NOT_BUILT: [&str; 39] = [
+pub const NOT_BUILT: [&str; 38] = [
     "elastic",
     "health",
     "determinism",
@@ -23,7 +23,6 @@ pub const NOT_BUILT: [&str; 39] = [
     "resources.shm",
     "placement.constraint",
     "placement.spot",
-    "queue.deadline",
     "limits.log_quota",
     "limits.max_cost",
     "retry.not_on_log",

@@ -8,6 +8,7 @@
 
 mod after;
 mod board;
+mod deadline;
 mod forecast;
 mod ground;
 mod hold;
@@ -70,6 +71,7 @@ fn look_at_pending<'a>(pass: &mut Pass<'a>, memory: &mut Memory, nodes: Nodes<'a
     }
     let before = pass.take_wake();
     place::expire(pass);
+    deadline::look(pass);
     if !pass.is_full() && !pass.state.index().pending.is_empty() {
         let board = Board::new(std::mem::take(&mut memory.ground), nodes);
         memory.ground = place::place(pass, board);

@@ -16,7 +16,7 @@ pub(crate) use attempt::Verdict;
 pub use attempt::{Attempt, Checkpoint, Ending, How, Launch, Member, MemberStage, Stop};
 pub(crate) use index::{Group, GroupKey, Stoppable, Turn};
 pub(crate) use job::Wait;
-pub use job::{Answer, Ask, Budget, Chain, EndedJob, Job, PastAttempt, Request, Stage};
+pub use job::{Answer, Ask, Budget, Chain, EndedJob, Job, PastAttempt, Request, Stage, Urgency};
 pub use node::{Claim, ClaimKey, Claimed, Mark, Node};
 pub use queue::{Holding, Queue};
 pub use tree::DEPTH_MAX;
