@@ -37,13 +37,13 @@ pub use attempt::{
 pub use experiment::{ExperimentCreated, ExperimentNoted};
 pub(crate) use gpus::is_unsaid;
 pub use job::{
-    Cause, JobEnded, JobHeld, JobLaunched, JobPlaced, JobRefused, JobReleased, JobReprioritized, JobRequeued, JobStopRequested,
-    JobSubmitted, JobWaiting, MemberPlacement, Outcome, RootCause, StopCause, View, WaitReason,
+    Cause, JobDeadlineMissed, JobDeadlineNeared, JobEnded, JobHeld, JobLaunched, JobPlaced, JobRefused, JobReleased, JobReprioritized,
+    JobRequeued, JobStopRequested, JobSubmitted, JobWaiting, MemberPlacement, Outcome, RootCause, StopCause, View, WaitReason,
 };
 pub use job_request::{JobCancelRequested, JobHoldRequested, JobReleaseRequested, JobReprioritizeRequested};
 pub use job_spec::{
-    DocumentRef, InputRef, JobSpec, Launcher, Limits, PerNode, PlacementAsk, ResourceAsk, RetryPolicy, SourceRef, StopNotice, StopPolicy,
-    StopSignal, Why,
+    DeadlineMissed, DocumentRef, InputRef, JobSpec, Launcher, Limits, PerNode, PlacementAsk, ResourceAsk, RetryPolicy, SourceRef,
+    StopNotice, StopPolicy, StopSignal, Why,
 };
 pub use model::{
     EvaluationData, ModelAliasRemoved, ModelAliasSet, ModelArchived, ModelCreated, ModelFile, ModelPromoted, ModelRolledBack, ModelStaged,

@@ -204,6 +204,8 @@ events! {
     JobSubmitted = Job, "submitted", 1, read by "scheduler, tracker, executor, registry";
     JobRefused = Job, "request-refused", 1, read by "scheduler, clients that wait for an answer";
     JobWaiting = Job, "waiting", 1, read by "scheduler, tracker";
+    JobDeadlineNeared = Job, "deadline-neared", 1, read by "scheduler";
+    JobDeadlineMissed = Job, "deadline-missed", 1, read by "scheduler";
     JobHeld = Job, "held", 1, read by "scheduler, tracker";
     JobReleased = Job, "released", 1, read by "scheduler, tracker";
     JobReprioritized = Job, "reprioritized", 1, read by "scheduler";

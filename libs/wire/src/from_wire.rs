@@ -2,10 +2,12 @@
 
 use footplate_api::types as wire;
 use footplate_events::facts::{
-    AfterJob, AfterWhen, ArrayMember, DocumentRef, InputRef, JobSpec, Launcher, Limits, PerNode, PlacementAsk, ResourceAsk, RetryPolicy,
-    SourceRef, StopNotice, StopPolicy, StopSignal, Why,
+    AfterJob, AfterWhen, ArrayMember, DeadlineMissed, DocumentRef, InputRef, JobSpec, Launcher, Limits, PerNode, PlacementAsk, ResourceAsk,
+    RetryPolicy, SourceRef, StopNotice, StopPolicy, StopSignal, Why,
 };
-use footplate_types::{Digest, DisplayName, GpuModel, Invalid, MetricName, MigProfile, Millis, NodeName, QueueName, RunId, Toleration};
+use footplate_types::{
+    Digest, DisplayName, GpuModel, Invalid, MetricName, MigProfile, Millis, NodeName, QueueName, RunId, Timestamp, Toleration,
+};
 
 /// The specification as the ledger holds it. Limits of numbers are checked by [`JobSpec::validate`].
 ///
@@ -24,11 +26,7 @@ pub fn job_spec_from_wire(spec: &wire::JobSpec) -> Result<JobSpec, Invalid> {
         priority: spec.priority,
         preemptible: spec.preemptible,
         launcher: launcher(spec.launcher)?,
-        limits: spec.limits.as_ref().map_or_else(Limits::default, |limits| Limits {
-            max_duration: Millis(limits.max_duration_ms),
-            max_pending: Millis(limits.max_pending_ms),
-            min_run: Millis(limits.min_run_ms),
-        }),
+        limits: limits(spec.limits.as_ref())?,
         stop: stop(spec.stop.as_ref())?,
         retry: retry(spec.retry.as_ref()),
         launch: document("launch", spec.launch.as_ref())?.ok_or_else(|| absent("launch", "a launch document in the object store"))?,
@@ -133,6 +131,22 @@ fn placement(ask: Option<&wire::PlacementAsk>) -> Result<PlacementAsk, Invalid> 
         labels: ask.labels.clone().into_iter().collect(),
         same_rack: ask.same_rack,
         tolerations: ask.tolerations.iter().map(toleration).collect::<Result<_, _>>()?,
+    })
+}
+
+fn limits(limits: Option<&wire::Limits>) -> Result<Limits, Invalid> {
+    let Some(limits) = limits else { return Ok(Limits::default()) };
+    let deadline = |text: &str| Timestamp::parse(text).map_err(|invalid| invalid.of("limits.deadline"));
+    Ok(Limits {
+        max_duration: Millis(limits.max_duration_ms),
+        max_pending: Millis(limits.max_pending_ms),
+        min_run: Millis(limits.min_run_ms),
+        deadline: (!limits.deadline.is_empty()).then(|| deadline(&limits.deadline)).transpose()?,
+        deadline_missed: match wire::DeadlineMissed::try_from(limits.deadline_missed) {
+            Ok(wire::DeadlineMissed::Unspecified | wire::DeadlineMissed::Run) => DeadlineMissed::Run,
+            Ok(wire::DeadlineMissed::End) => DeadlineMissed::End,
+            Err(_) => return Err(Invalid::new("limits.deadline_missed", limits.deadline_missed, "run or end")),
+        },
     })
 }
 

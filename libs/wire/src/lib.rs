@@ -46,6 +46,8 @@ mod tests {
         wire.placement =
             Some(types::PlacementAsk { pool: "a".to_owned(), nodes: vec!["n1".to_owned()], same_rack: true, ..Default::default() });
         wire.placement.as_mut().unwrap().tolerations = vec!["dedicated".to_owned(), "net=ib".to_owned()];
+        let (deadline, end) = ("2026-12-24T18:00:00Z".to_owned(), types::DeadlineMissed::End);
+        wire.limits = Some(types::Limits { deadline, deadline_missed: end.into(), max_duration_ms: 7, ..types::Limits::default() });
         wire.seed = Some(7);
         let after = |n: u8, when: types::AfterWhen| types::AfterJob { run_id: format!("{n:02x}").repeat(16), when: when.into() };
         wire.after = vec![after(1, types::AfterWhen::Failure), after(2, types::AfterWhen::Any), after(3, types::AfterWhen::Unspecified)];

@@ -1,7 +1,9 @@
 //! From the ledger's words to the wire.
 
 use footplate_api::types as wire;
-use footplate_events::facts::{AfterJob, AfterWhen, ArrayMember, DocumentRef, JobSpec, Launcher, SourceRef, StopPolicy, StopSignal};
+use footplate_events::facts::{
+    AfterJob, AfterWhen, ArrayMember, DeadlineMissed, DocumentRef, JobSpec, Launcher, SourceRef, StopPolicy, StopSignal,
+};
 
 /// The specification as clients see it: every field stated.
 pub fn job_spec_to_wire(spec: &JobSpec) -> wire::JobSpec {
@@ -48,6 +50,11 @@ pub fn job_spec_to_wire(spec: &JobSpec) -> wire::JobSpec {
             max_duration_ms: spec.limits.max_duration.0,
             max_pending_ms: spec.limits.max_pending.0,
             min_run_ms: spec.limits.min_run.0,
+            deadline: spec.limits.deadline.map(|deadline| deadline.to_string()).unwrap_or_default(),
+            deadline_missed: match spec.limits.deadline_missed {
+                DeadlineMissed::Run => wire::DeadlineMissed::Unspecified.into(),
+                DeadlineMissed::End => wire::DeadlineMissed::End.into(),
+            },
         }),
         stop: Some(stop(&spec.stop)),
         retry: Some(wire::RetryPolicy {

@@ -40,6 +40,8 @@ pub(crate) struct Clients {
     array: Dice,
     /// Who asks slices and shares.
     parts: Dice,
+    /// Taints and who tolerates them, deadlines, what is retried after it ran out of memory.
+    more: Dice,
     book: Vec<Business>,
     runs: Vec<(RunId, JobSpec)>,
     nodes: Vec<NodeName>,
@@ -74,6 +76,7 @@ impl Clients {
             after: Dice::new(seed, "after"),
             array: Dice::new(seed, "array"),
             parts: Dice::new(seed, "asks for parts"),
+            more: Dice::new(seed, "more"),
             book: Vec::new(),
             runs: Vec::new(),
             nodes,
@@ -145,8 +148,8 @@ impl Clients {
         None
     }
 
-    fn spec(&mut self) -> JobSpec {
-        let dice = &mut self.dice;
+    fn spec(&mut self, now: crate::clock::Time) -> JobSpec {
+        let (dice, more) = (&mut self.dice, &mut self.more);
         let mut per_node = PerNode::default();
         if dice.chance(800) {
             per_node.gpus = [1, 1, 2, 2, 4][dice.below(5) as usize];
@@ -161,7 +164,7 @@ impl Clients {
         if dice.chance(100) {
             placement.exclude.extend(dice.pick(&self.nodes).cloned());
         }
-        placement.tolerations.extend(TAINTS.iter().filter(|_| dice.chance(150)).filter_map(|taint| Toleration::parse(taint).ok()));
+        placement.tolerations.extend(TAINTS.iter().filter(|_| more.chance(150)).filter_map(|taint| Toleration::parse(taint).ok()));
         let queue = QUEUES[if dice.chance(20) { 3 } else { dice.below(3) as usize }];
         let mut limits = Limits::default();
         if dice.chance(150) {
@@ -170,11 +173,15 @@ impl Clients {
         if dice.chance(150) {
             limits.max_pending = Millis(dice.between(30_000, 900_000));
         }
+        if more.chance(200) {
+            limits.deadline = Some(Timestamp::from_millis(EPOCH_MS + now as i64).plus_millis(more.between(10_000, 5_400_000)));
+            limits.deadline_missed = if more.chance(400) { DeadlineMissed::End } else { DeadlineMissed::Run };
+        }
         let retry = RetryPolicy {
             user_code: dice.below(3) as u32,
             infrastructure: dice.below(4) as u32,
             lost: dice.below(4) as u32,
-            out_of_memory: dice.below(2) as u32,
+            out_of_memory: more.below(2) as u32,
             backoff: Millis(dice.below(5_000)),
             backoff_max: Millis(30_000),
             ..RetryPolicy::default()
@@ -234,7 +241,7 @@ impl Clients {
         if self.jobs_left == 0 {
             return;
         }
-        let spec = self.spec();
+        let spec = self.spec(wire.now);
         let mut spec = JobSpec { after: self.after(), ..spec };
         self.part(&mut spec.resources.per_node);
         let beside = BTreeSet::new();
@@ -346,10 +353,13 @@ impl Clients {
         }
         let Some(node) = self.dice.pick(&self.nodes).cloned() else { return };
         let subject = Subject::node_request(&node);
-        let taint = TAINTS[self.dice.below(3) as usize];
-        match self.dice.below(8) {
-            5 => self.open(wire, subject, NodeTaintRequested { request, taint: parsed(taint), reason }, id, None, false),
-            6 | 7 => self.untaint(wire, node, (request, id), taint),
+        let taint = TAINTS[self.more.below(3) as usize];
+        match self.more.below(12) {
+            0 | 1 => return self.open(wire, subject, NodeTaintRequested { request, taint: parsed(taint), reason }, id, None, false),
+            2..=4 => return self.untaint(wire, node, (request, id), taint),
+            _ => {}
+        }
+        match self.dice.below(5) {
             0 => self.open(wire, subject, NodeCordonRequested { request, reason }, id, None, false),
             1 => self.open(wire, subject, NodeDrainRequested { request, reason }, id, None, false),
             _ => self.open(wire, subject, NodeUncordonRequested { request }, id, None, false),
@@ -369,12 +379,6 @@ impl Clients {
                 let (request, id) = self.request();
                 self.open(wire, Subject::node_request(&node), NodeUncordonRequested { request }, id, None, false);
             }
-            for taint in ["dedicated", "flaky"] {
-                if self.dice.chance(850) {
-                    let request = self.request();
-                    self.untaint(wire, node.clone(), request, taint);
-                }
-            }
         }
         for name in ["default", "a", "b"].map(queue_name) {
             let known = state.queue(&name);
@@ -392,6 +396,12 @@ impl Clients {
                 if is_known {
                     self.open(wire, Subject::job_request(&project(), run), JobReleaseRequested { request }, id, None, false);
                 }
+            }
+        }
+        for (node, taint) in self.nodes.clone().into_iter().flat_map(|node| ["dedicated", "flaky"].map(|taint| (node.clone(), taint))) {
+            if self.more.chance(850) {
+                let request = self.request();
+                self.untaint(wire, node, request, taint);
             }
         }
     }

@@ -4814,6 +4814,9 @@ pub struct ExplainJobResponse {
     /// Why nobody knows; empty when someone does, or when it waits for something else than room.
     #[prost(string, tag = "10")]
     pub start_unknown: ::prost::alloc::string::String,
+    /// How its deadline stands, in words; empty when it has none.
+    #[prost(string, tag = "11")]
+    pub deadline: ::prost::alloc::string::String,
 }
 impl ::prost::Name for ExplainJobResponse {
     const NAME: &'static str = "ExplainJobResponse";
@@ -4889,7 +4892,7 @@ pub struct Decision {
     pub run_id: ::prost::alloc::string::String,
     #[prost(string, tag = "5")]
     pub queue: ::prost::alloc::string::String,
-    /// waiting, held, released, reprioritized, refused, placed, launched, stop_requested, requeued, ended.
+    /// waiting, deadline_neared, deadline_missed, held, released, reprioritized, refused, placed, launched, stop_requested, requeued, ended.
     #[prost(string, tag = "6")]
     pub kind: ::prost::alloc::string::String,
     /// Which try of the job it is about; 0 where it is about none.

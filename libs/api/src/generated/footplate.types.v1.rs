@@ -522,7 +522,7 @@ impl ::prost::Name for RetryPolicy {
     }
 }
 /// 0 for no limit.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Limits {
     #[prost(uint64, tag = "1")]
     pub max_duration_ms: u64,
@@ -531,6 +531,11 @@ pub struct Limits {
     /// How long an attempt may run before it is preempted for others; 0 = it may be at once.
     #[prost(uint64, tag = "3")]
     pub min_run_ms: u64,
+    /// By when it should be over: RFC 3339; empty for no deadline.
+    #[prost(string, tag = "4")]
+    pub deadline: ::prost::alloc::string::String,
+    #[prost(enumeration = "DeadlineMissed", tag = "5")]
+    pub deadline_missed: i32,
 }
 impl ::prost::Name for Limits {
     const NAME: &'static str = "Limits";
@@ -775,6 +780,38 @@ impl StopSignal {
             "STOP_SIGNAL_INT" => Some(Self::Int),
             "STOP_SIGNAL_USR1" => Some(Self::Usr1),
             "STOP_SIGNAL_USR2" => Some(Self::Usr2),
+            _ => None,
+        }
+    }
+}
+/// What becomes of a job whose deadline passes before it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum DeadlineMissed {
+    /// It waits on.
+    Unspecified = 0,
+    Run = 1,
+    /// It ends as failed.
+    End = 2,
+}
+impl DeadlineMissed {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "DEADLINE_MISSED_UNSPECIFIED",
+            Self::Run => "DEADLINE_MISSED_RUN",
+            Self::End => "DEADLINE_MISSED_END",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "DEADLINE_MISSED_UNSPECIFIED" => Some(Self::Unspecified),
+            "DEADLINE_MISSED_RUN" => Some(Self::Run),
+            "DEADLINE_MISSED_END" => Some(Self::End),
             _ => None,
         }
     }

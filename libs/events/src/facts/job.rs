@@ -74,6 +74,22 @@ pub struct JobWaiting {
     pub reason: WaitReason,
 }
 
+/// The latest start of a pending job is near: from now on it goes before others of its priority in its queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct JobDeadlineNeared {
+    /// When it has to start at the latest: its deadline, less the longest that it may run.
+    pub latest_start: Timestamp,
+}
+
+/// The deadline of a pending job has passed: it waits on, as if it had none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct JobDeadlineMissed {
+    /// By when it should have been over.
+    pub deadline: Timestamp,
+}
+
 /// A pending job is held.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -249,6 +265,8 @@ pub enum Cause {
     Void,
     /// A job that it was to come after ended otherwise than it waited for.
     Dependency,
+    /// Its deadline passed before it ran.
+    DeadlineMissed,
 }
 
 /// The first thing that went wrong in a gang.

@@ -2,7 +2,8 @@
 
 use super::{AfterJob, ArrayMember};
 use footplate_types::{
-    AttemptNumber, Digest, DisplayName, GpuModel, Invalid, MetricName, MigProfile, Millis, NodeName, QueueName, RunId, Taint, Toleration,
+    AttemptNumber, Digest, DisplayName, GpuModel, Invalid, MetricName, MigProfile, Millis, NodeName, QueueName, RunId, Taint, Timestamp,
+    Toleration,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -234,6 +235,38 @@ pub struct Limits {
     /// How long an attempt may run after its launch before it is preempted for others. 0 = it may be at once.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub min_run: Millis,
+    /// By when it should be over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Timestamp>,
+    /// What becomes of it when its deadline passes before it runs.
+    #[serde(default, skip_serializing_if = "DeadlineMissed::is_run")]
+    pub deadline_missed: DeadlineMissed,
+}
+
+impl Limits {
+    /// When an attempt has to start at the latest that takes as long as it may and is to be over by the deadline.
+    pub fn latest_start(&self) -> Option<Timestamp> {
+        let nanos = i64::try_from(self.max_duration.0).unwrap_or(i64::MAX).saturating_mul(1_000_000);
+        self.deadline.map(|deadline| Timestamp::from_nanos(deadline.as_nanos().saturating_sub(nanos)))
+    }
+}
+
+/// What becomes of a job whose deadline passes before it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum DeadlineMissed {
+    /// It waits on, and runs when its turn comes.
+    #[default]
+    Run,
+    /// It ends as failed.
+    End,
+}
+
+impl DeadlineMissed {
+    fn is_run(&self) -> bool {
+        *self == Self::Run
+    }
 }
 
 fn is_zero(millis: &Millis) -> bool {
@@ -441,6 +474,9 @@ impl JobSpec {
             return Err(Invalid::new("priority", self.priority, format!("-{most} to {most}", most = Self::PRIORITY_MAX)));
         }
         within("limits.min_run", self.limits.min_run.0, 0, Self::MIN_RUN_MAX)?;
+        if self.limits.deadline.is_none() && self.limits.deadline_missed == DeadlineMissed::End {
+            return Err(Invalid::new("limits.deadline_missed", "end", "only together with limits.deadline"));
+        }
         within("retry.backoff", self.retry.backoff.0, 0, Self::STOP_MAX_MS)?;
         within("retry.backoff_max", self.retry.backoff_max.0, self.retry.backoff.0, Self::STOP_MAX_MS)?;
         for (field, count) in [

@@ -91,7 +91,7 @@ pub(crate) fn spec() -> JobSpec {
         priority: -5,
         preemptible: true,
         launcher: Launcher::Torchrun,
-        limits: Limits { max_duration: Millis::from_secs(86_400), max_pending: Millis::from_secs(3_600), min_run: Millis(0) },
+        limits: Limits { max_duration: Millis::from_secs(86_400), max_pending: Millis::from_secs(3_600), ..Limits::default() },
         stop: StopPolicy {
             signal: StopSignal::Int,
             grace: Millis(45_000),
@@ -189,6 +189,8 @@ fn job_events() -> Vec<(Subject, Event)> {
     let events: Vec<Event> = vec![
         JobSubmitted { spec: spec(), body: digest("body") }.into(),
         JobRefused { request: request(), reason: "it has ended".to_owned() }.into(),
+        JobDeadlineNeared { latest_start: Timestamp::from_millis(1_767_225_600_000) }.into(),
+        JobDeadlineMissed { deadline: Timestamp::from_millis(1_767_229_200_000) }.into(),
         JobWaiting { reason: WaitReason::Quota { detail: "gpus: 4 of 4".to_owned() } }.into(),
         JobHeld { request: request() }.into(),
         JobReleased { request: request() }.into(),

@@ -79,6 +79,8 @@ pub(super) struct JobBook {
     pub(super) outcome: Option<Outcome>,
     pub(super) attempt: Option<AttemptBook>,
     pub(super) attempts: u32,
+    /// Whether it was told that its latest start is near, and that its deadline has passed.
+    pub(super) told: (bool, bool),
 }
 
 impl JobBook {

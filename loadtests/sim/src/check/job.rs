@@ -2,7 +2,7 @@
 
 use super::book::{Book, JobBook};
 use super::{Checked, Found};
-use footplate_events::facts::{Cause, JobEnded, JobRequeued, JobStopRequested, MemberExited, Outcome, StopCause};
+use footplate_events::facts::{Cause, DeadlineMissed, JobEnded, JobRequeued, JobStopRequested, MemberExited, Outcome, StopCause};
 use footplate_events::{Event, Recorded};
 use footplate_types::RunId;
 
@@ -15,7 +15,8 @@ impl Book {
                 }
                 let (spec, priority) = (fact.spec.clone(), fact.spec.priority);
                 let submitted = recorded.sequence;
-                self.jobs.insert(run, JobBook { spec, submitted, priority, held: false, outcome: None, attempt: None, attempts: 0 });
+                let told = (false, false);
+                self.jobs.insert(run, JobBook { spec, submitted, priority, held: false, outcome: None, attempt: None, attempts: 0, told });
             }
             Event::JobCancelRequested(fact) => self.asked(fact.request, run, true),
             Event::JobHoldRequested(fact) => self.asked(fact.request, run, false),
@@ -45,6 +46,8 @@ impl Book {
                 self.answer(Some(fact.request));
                 self.jobs.entry(run).and_modify(|job| job.priority = fact.priority);
             }
+            Event::JobDeadlineNeared(_) => self.deadline(run, |told| !std::mem::replace(&mut told.0, true) && !told.1)?,
+            Event::JobDeadlineMissed(_) => self.deadline(run, |told| !std::mem::replace(&mut told.1, true))?,
             Event::JobPlaced(fact) => self.placed(run, fact)?,
             Event::JobLaunched(fact) => self.launched(run, fact.attempt.0)?,
             Event::JobStopRequested(fact) => self.stopped(run, fact)?,
@@ -60,6 +63,15 @@ impl Book {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Of its deadline a job is told only what is new, and only while it waits.
+    fn deadline(&mut self, run: RunId, is_new: impl Fn(&mut (bool, bool)) -> bool) -> Checked {
+        let Some(job) = self.jobs.get_mut(&run) else { return Ok(()) };
+        if job.is_pending() && job.spec.limits.deadline.is_some() && is_new(&mut job.told) {
+            return Ok(());
+        }
+        Err(Found::new("deadline", format!("{run} is told of its deadline twice, without one, or while it runs: {:?}", job.told), &[&run]))
     }
 
     fn held(&mut self, run: RunId, held: bool, request: footplate_types::RequestId) {
@@ -147,6 +159,10 @@ impl Book {
             return Err(Found::new("dependency", format!("{run} is ended for others, and its turn came or may come: {fact:?}"), &[&run]));
         }
         let Some(job) = self.jobs.get_mut(&run) else { return Ok(()) };
+        let ends_for_it = job.spec.limits.deadline.is_some() && job.spec.limits.deadline_missed == DeadlineMissed::End;
+        if fact.cause == Cause::DeadlineMissed && !(ends_for_it && job.is_pending()) {
+            return Err(Found::new("deadline", format!("{run} ends for its deadline, and was to go on: {fact:?}"), &[&run]));
+        }
         let open = job.attempt.as_mut().filter(|attempt| !attempt.closed);
         let succeeded = open.as_ref().is_some_and(|attempt| !attempt.void && attempt.members.values().all(|member| member.succeeded));
         if let Some(attempt) = open {

@@ -22,7 +22,7 @@ Examples:
   footplate simulate --cluster cluster.yaml --trace jobs.csv --preemptible --checkpoint-every 30m -o json
   footplate event tail --from 1 --aggregate job -o json > ledger.jsonl && footplate simulate --cluster cluster.yaml --ledger ledger.jsonl
 
-The knobs of --policy, joined by commas: ready_within, patience, reservations_max, decisions_max, members_max.
+The knobs of --policy, joined by commas: ready_within, patience, deadline_near, reservations_max, decisions_max, members_max.
 The same files, seed and policies print the same bytes.";
 
 /// The largest trace or ledger, in bytes.

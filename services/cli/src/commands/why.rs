@@ -41,6 +41,9 @@ fn text(answer: &v1::ExplainJobResponse) -> String {
     if answer.position > 0 {
         lines.push(format!("place in its queue: {}", answer.position));
     }
+    if !answer.deadline.is_empty() {
+        lines.push(format!("deadline: {}", answer.deadline));
+    }
     if let Some(within) = answer.starts_within_ms {
         let told = if within == 0 { "as soon as the scheduler looks again".to_owned() } else { format!("within {}", Millis(within)) };
         lines.push(format!("expected to start: {told} (if what runs takes as long as it may and nothing new comes before it)"));

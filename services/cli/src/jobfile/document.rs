@@ -4,7 +4,7 @@
 
 use super::after::AfterItem;
 use super::array::ArraySection;
-use super::units::{AtLeast, Backoff, Size, Span};
+use super::units::{AtLeast, Backoff, Deadline, Size, Span};
 use crate::capture::{DirtyRule, LfsRule, MAX_UNTRACKED_DEFAULT, SubmoduleRule};
 use footplate_types::{DisplayName, GpuModel, MigProfile, NodeName, ProjectName, QueueName, Toleration};
 use schemars::JsonSchema;
@@ -312,6 +312,23 @@ pub struct LimitsSection {
     /// How long an attempt may run after its launch before it is preempted for others, at most a week; absent = it may be at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_run: Option<Span>,
+    /// By when it should be over: a time of day with a zone (`2026-12-24T18:00:00Z`), or a duration after its submission (`6h`). Once its latest start
+    /// (less `max_duration`) is near it goes before others of its priority in its queue; absent = none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Deadline>,
+    /// What becomes of it when its deadline passes while it waits: `run` lets it wait on, `end` ends it as failed.
+    pub deadline_missed: Missed,
+}
+
+/// What becomes of a job whose deadline passes while it waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Missed {
+    /// It waits on.
+    #[default]
+    Run,
+    /// It ends as failed.
+    End,
 }
 
 /// A signal that asks a program to end or to be ready for it.

@@ -22,7 +22,6 @@ pub const NOT_BUILT: [&str; 38] = [
     "resources.shm",
     "placement.constraint",
     "placement.spot",
-    "queue.deadline",
     "limits.log_quota",
     "limits.max_cost",
     "retry.not_on_log",

@@ -25,7 +25,7 @@ pub(crate) use merge::{deep_merge, extended, load as document, set};
 pub use problem::{Problem, Problems};
 pub use reference::reference_page;
 pub use schema::json_schema;
-pub use units::{AtLeast, Backoff, Size, Span};
+pub use units::{AtLeast, Backoff, Deadline, Size, Span};
 pub use yaml::FILE_BYTES_MAX;
 pub(crate) use yaml::read_file;
 

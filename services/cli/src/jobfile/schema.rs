@@ -120,6 +120,7 @@ fn takes(schema: &Value) -> String {
         "string" => match schema.get("pattern").and_then(Value::as_str) {
             Some(pattern) if pattern.contains("KiB") => "size".to_owned(),
             Some(pattern) if pattern.contains("\\.\\.") => "duration or range".to_owned(),
+            Some(pattern) if pattern.contains("[Tt ]") => "duration or time".to_owned(),
             Some(pattern) if pattern.contains("ms|s") => "duration".to_owned(),
             Some(pattern) if pattern.contains("a-z0-9") => "slug".to_owned(),
             _ => "text".to_owned(),

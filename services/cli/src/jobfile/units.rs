@@ -1,6 +1,6 @@
 //! Quantities as people write them in a job file: text with an explicit unit, never a bare number.
 
-use footplate_types::{ByteSize, Millis};
+use footplate_types::{ByteSize, Millis, Timestamp};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::{borrow::Cow, fmt, marker::PhantomData};
@@ -100,6 +100,58 @@ impl Serialize for Span {
 impl Serialize for AtLeast {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&format_args!(">={}", self.0))
+    }
+}
+
+/// A time of day, or how long after the submission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deadline {
+    /// A time of day (`2026-12-24T18:00:00Z`).
+    At(Timestamp),
+    /// So long after the submission (`6h`).
+    In(Millis),
+}
+
+impl Deadline {
+    const ACCEPTED: &'static str = "a duration with a unit, such as 6h, or a time with a zone, such as 2026-12-24T18:00:00Z";
+
+    /// The time of day, for a submission at `now`.
+    pub fn at(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::At(time) => time,
+            Self::In(length) => now.plus_millis(length.0),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Deadline {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let length = Millis::parse(&text).map(Self::In);
+        length
+            .or_else(|_| Timestamp::parse(&text).map(Self::At))
+            .map_err(|_| de::Error::custom(format!("{text:?} is not {}", Self::ACCEPTED)))
+    }
+}
+
+impl Serialize for Deadline {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::At(time) => serializer.collect_str(time),
+            Self::In(length) => serializer.collect_str(length),
+        }
+    }
+}
+
+impl JsonSchema for Deadline {
+    fn schema_name() -> Cow<'static, str> {
+        "Deadline".into()
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": "^(([0-9]+(ms|s|m|h|d))+|[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ].+)$" })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The spec as it goes over the wire, made from the typed job file.
 
 use super::Documents;
-use crate::jobfile::{JobFile, LauncherType, RetryCause, RetrySection, Signal};
+use crate::jobfile::{JobFile, LauncherType, Missed, RetryCause, RetrySection, Signal};
 use footplate_api::types;
 use footplate_types::Digest;
 
@@ -81,6 +81,11 @@ pub fn job_spec(file: &JobFile, refs: Refs) -> types::JobSpec {
             max_duration_ms: file.limits.max_duration.map_or(0, |span| span.0.0),
             max_pending_ms: file.limits.max_pending.map_or(0, |span| span.0.0),
             min_run_ms: file.limits.min_run.map_or(0, |span| span.0.0),
+            deadline: file.limits.deadline.map(|deadline| deadline.at(footplate_clock::now()).to_string()).unwrap_or_default(),
+            deadline_missed: match file.limits.deadline_missed {
+                Missed::Run => types::DeadlineMissed::Unspecified.into(),
+                Missed::End => types::DeadlineMissed::End.into(),
+            },
         }),
         stop: Some(types::StopPolicy {
             signal: signal(file.stop.signal).into(),
@@ -189,6 +194,20 @@ mod tests {
         assert_eq!((some.backoff_ms, some.backoff_max_ms), (Some(2_000), Some(8_000)));
         let none = spec(json!({"retry": {"max": 0}})).retry.unwrap();
         assert_eq!((none.infrastructure, none.lost, none.preempted, none.retryable), (Some(0), Some(0), Some(0), Some(0)));
+    }
+
+    #[test]
+    fn a_deadline_is_a_time_of_day_or_one_that_long_after_the_submission() {
+        let limits = |limits: Value| spec(json!({ "limits": limits })).limits.unwrap();
+        let named = limits(json!({"deadline": "2026-12-24T18:00:00+01:00", "deadline_missed": "end"}));
+        assert_eq!((named.deadline.as_str(), named.deadline_missed()), ("2026-12-24T17:00:00Z", types::DeadlineMissed::End));
+        let before = footplate_clock::now();
+        let relative = footplate_types::Timestamp::parse(&limits(json!({"deadline": "6h"})).deadline).unwrap();
+        assert!((6 * 3_600_000..6 * 3_600_000 + 60_000).contains(&relative.millis_since(before)), "{relative}");
+        assert_eq!(limits(json!({})).deadline, "");
+        let document = json!({"apiVersion": "footplate/v1", "kind": "Job", "name": "x", "run": "true", "limits": {"deadline": "soon"}});
+        let refused = jobfile::resolve(document.as_object().unwrap().clone(), &[]).unwrap_err().to_string();
+        assert!(refused.contains("limits.deadline"), "{refused}");
     }
 
     #[test]

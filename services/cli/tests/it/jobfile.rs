@@ -52,7 +52,7 @@ placement: {pool: train, nodes: [n1], exclude: [n17], labels: {net: ib}, same_ra
 queue: {name: urgent, priority: 50, preemptible: true}
 after: [{run: 8f2c, when: any}]
 array: {indices: "0-9", at_once: 2}
-limits: {max_duration: 24h, max_pending: 6h, min_run: 30m}
+limits: {max_duration: 24h, max_pending: 6h, min_run: 30m, deadline: 2d, deadline_missed: end}
 stop: {signal: INT, notify: {signal: USR1, before: 10m}, grace: 5m}
 retry: {max: 5, on: [infra, preempted, lost, failed], exit_codes: [75], backoff: 30s..10m}
 data: [{name: train, snapshot: "imagenet@sha256:00"}]

@@ -1,10 +1,10 @@
 //! What jobs that come after others are told: whether they may be submitted so, what they wait for, and why their turn can never come.
 
 use crate::admit::Refusal;
-use crate::explain::Explanation;
+use crate::explain::{Explanation, deadline};
 use crate::state::{EndedJob, Job, Stage, Standing, State};
 use footplate_events::facts::{AfterJob, AfterWhen, JobSpec, Outcome, WaitReason};
-use footplate_types::{EventId, ProjectName, RunId};
+use footplate_types::{EventId, ProjectName, RunId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many runs are named where a job waits for many.
@@ -70,7 +70,7 @@ pub fn outlook_after(state: &State, project: &ProjectName, spec: &JobSpec) -> Op
 }
 
 /// Why a job that waits for others waits, with how they stand now; `None` for any other job.
-pub(crate) fn explain(state: &State, job: &Job) -> Option<Explanation> {
+pub(crate) fn explain(state: &State, job: &Job, now: Timestamp) -> Option<Explanation> {
     if !state.waits_for_others(&job.run) {
         return None;
     }
@@ -81,7 +81,15 @@ pub(crate) fn explain(state: &State, job: &Job) -> Option<Explanation> {
     if job.held {
         change.push_str("; and someone has to release it (job release)");
     }
-    Some(Explanation { reason: Some(WaitReason::Dependencies { detail }), position: 0, pending: 0, change, pools: Vec::new(), start: None })
+    Some(Explanation {
+        reason: Some(WaitReason::Dependencies { detail }),
+        position: 0,
+        pending: 0,
+        change,
+        pools: Vec::new(),
+        deadline: deadline(job, now),
+        start: None,
+    })
 }
 
 /// A condition that can never be met.

@@ -10,6 +10,7 @@ mod after;
 mod alarms;
 pub(crate) mod array;
 mod board;
+mod deadline;
 mod fit;
 mod forecast;
 mod ground;
@@ -76,6 +77,7 @@ fn look_at_pending<'a>(pass: &mut Pass<'a>, memory: &mut Memory, nodes: Nodes<'a
     }
     let before = pass.take_wake();
     place::expire(pass, &mut memory.expiring);
+    deadline::look(pass);
     if !pass.is_full() && !pass.state.index().pending.is_empty() {
         let board = Board::new(std::mem::take(&mut memory.ground), nodes);
         memory.ground = place::place(pass, board);

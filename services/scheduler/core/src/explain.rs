@@ -1,8 +1,8 @@
 //! Why a job waits, told afresh: the recorded reason says only its kind for certain; the numbers are of this moment.
 
 use crate::decide::{Board, Forecast, Lack, Shape, Shares, When, array, closed_and_free, forecast, lack, tainted_and_free, too_few_open};
-use crate::state::{Job, Node, Stage, State};
-use footplate_events::facts::{JobSpec, WaitReason};
+use crate::state::{Job, Node, Stage, State, Urgency};
+use footplate_events::facts::{DeadlineMissed, JobSpec, WaitReason};
 use footplate_types::{NodeName, RunId, Timestamp};
 use std::collections::BTreeMap;
 
@@ -19,6 +19,8 @@ pub struct Explanation {
     pub change: String,
     /// What each pool has for it, by the pool's name; the nodes of no pool come first, under an empty one.
     pub pools: Vec<PoolRoom>,
+    /// How its deadline stands, in words; empty when it has none.
+    pub deadline: String,
     /// When it is expected to start, when room and quotas alone keep it waiting.
     pub start: Option<Forecast>,
 }
@@ -36,7 +38,7 @@ pub struct PoolRoom {
 pub fn explain(state: &State, run: &RunId, now: Timestamp) -> Option<Explanation> {
     let job = state.jobs().get(run)?;
     let Stage::Pending { reason, .. } = &job.stage else { return None };
-    if let Some(waits) = crate::after::explain(state, job) {
+    if let Some(waits) = crate::after::explain(state, job, now) {
         return Some(waits);
     }
     let waits = |other: &&Job| other.spec.queue == job.spec.queue && other.attempt().is_none() && !other.tied;
@@ -50,7 +52,28 @@ pub fn explain(state: &State, run: &RunId, now: Timestamp) -> Option<Explanation
     );
     let start = waits_for_room.then(|| forecast(state, run, now));
     let pools = pools(state, Shape::of(job));
-    Some(Explanation { reason, position, pending, change, pools, start })
+    Some(Explanation { reason, position, pending, change, pools, deadline: deadline(job, now), start })
+}
+
+/// How the deadline of a pending job stands, in words; empty when it has none.
+pub(crate) fn deadline(job: &Job, now: Timestamp) -> String {
+    let Some((deadline, latest)) = job.spec.limits.deadline.zip(job.spec.limits.latest_start()) else { return String::new() };
+    let near = job.urgency == Urgency::Near;
+    if job.urgency == Urgency::Missed || deadline <= now {
+        let what = match job.spec.limits.deadline_missed {
+            DeadlineMissed::Run => "it waits on, as if it had none (limits.deadline_missed: run)",
+            DeadlineMissed::End => "it ends for it (limits.deadline_missed: end)",
+        };
+        format!("its deadline, {deadline}, has passed: {what}")
+    } else if latest <= now {
+        format!(
+            "it should have started by {latest}: it is over by its deadline, {deadline}, only if it takes less than limits.max_duration"
+        )
+    } else if near {
+        format!("it has to start by {latest} to be over by its deadline, {deadline}: it goes before others of its priority in its queue")
+    } else {
+        format!("it has to start by {latest} to be over by its deadline, {deadline}")
+    }
 }
 
 /// What each pool has for jobs of a shape.

@@ -18,6 +18,8 @@ pub struct Policy {
     pub ready_within: Millis,
     /// How long a job must have waited before nodes are kept free for it; until then smaller jobs behind it may overtake it.
     pub patience: Millis,
+    /// How long before its latest start a job with a deadline begins to go before others of its priority in its queue.
+    pub deadline_near: Millis,
     /// For how many jobs nodes are kept free at once.
     pub reservations_max: usize,
     /// The most events of one look; one batch of the leader.
@@ -32,6 +34,7 @@ impl Default for Policy {
             name: "shares-with-reservations/2".to_owned(),
             ready_within: Millis::from_secs(600),
             patience: Millis::from_secs(600),
+            deadline_near: Millis::from_secs(3_600),
             reservations_max: 8,
             decisions_max: 500,
             members_max: 2_048,
@@ -70,6 +73,13 @@ impl Facts<'_> {
     /// How long ago the event of `stamp` was seen, in the sense of this module.
     pub fn age(&self, stamp: &Stamp) -> u64 {
         self.timeline.age(stamp, self.elapsed)
+    }
+
+    /// The time of day: the broker's at the beginning of the term, and what has passed on the leader's clock since. No leader's own wall clock
+    /// counts. `None` before a term has begun.
+    pub fn time_of_day(&self) -> Option<Timestamp> {
+        let (_, at, begun) = self.timeline.term?;
+        Some(at.plus_millis(self.elapsed.0.saturating_sub(begun)))
     }
 }
 

@@ -32,7 +32,7 @@ pub use facts::{Facts, Policy, Timeline};
 pub use preemption::{Preemption, preemptions};
 pub use state::{
     Answer, Ask, Attempt, Budget, Chain, Checkpoint, Claim, ClaimKey, Claimed, DEPTH_MAX, EndedJob, Ending, Holding, How, Job, Launch,
-    Mark, Member, MemberStage, Node, PastAttempt, Queue, Request, Stage, Stamp, State, Stop, Wanted,
+    Mark, Member, MemberStage, Node, PastAttempt, Queue, Request, Stage, Stamp, State, Stop, Urgency, Wanted,
 };
 
 /// The service's name, as in its subjects, its term and its events' source.

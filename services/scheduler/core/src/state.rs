@@ -20,7 +20,7 @@ pub use attempt::{Attempt, Checkpoint, Ending, How, Launch, Member, MemberStage,
 pub(crate) use index::Limit;
 pub(crate) use index::{Group, GroupKey, Index, Limits, Stoppable, Turn, Waiting};
 pub(crate) use job::Wait;
-pub use job::{Answer, Ask, Budget, Chain, EndedJob, Job, PastAttempt, Request, Stage};
+pub use job::{Answer, Ask, Budget, Chain, EndedJob, Job, PastAttempt, Request, Stage, Urgency};
 pub use node::{Claim, ClaimKey, Claimed, Mark, Node};
 pub use queue::{Holding, Queue};
 pub use tree::DEPTH_MAX;

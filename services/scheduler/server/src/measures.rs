@@ -236,5 +236,6 @@ pub(crate) const fn cause_word(cause: Cause) -> &'static str {
         Cause::PendingTooLong => "pending_too_long",
         Cause::Void => "void",
         Cause::Dependency => "dependency",
+        Cause::DeadlineMissed => "deadline_missed",
     }
 }

@@ -4,9 +4,10 @@ use footplate_scheduler_core::Policy;
 use footplate_types::{Invalid, Millis};
 
 /// The knobs and what each is.
-pub const KNOBS: [(&str, &str); 5] = [
+pub const KNOBS: [(&str, &str); 6] = [
     ("ready_within", "how long a gang may take from its placement until every member is ready (a time, such as 10m)"),
     ("patience", "how long a job waits before nodes are kept free for it (a time, such as 10m)"),
+    ("deadline_near", "how long before its latest start a job with a deadline goes before others of its priority in its queue (a time)"),
     ("reservations_max", "for how many jobs nodes are kept free at once"),
     ("decisions_max", "the most events of one look"),
     ("members_max", "the most members placed by one look"),
@@ -33,6 +34,7 @@ pub fn policy(text: &str) -> Result<Policy, Invalid> {
         match knob {
             "ready_within" => policy.ready_within = time()?,
             "patience" => policy.patience = time()?,
+            "deadline_near" => policy.deadline_near = time()?,
             "reservations_max" => policy.reservations_max = count(0)?,
             "decisions_max" => policy.decisions_max = count(1)?,
             "members_max" => policy.members_max = count(1)?,

@@ -101,9 +101,13 @@ fn used_up(cause: Cause, spent: u32, allowed: u32, root: Option<&RootCause>) -> 
         Cause::Infrastructure => ("it could not be prepared or started", "`infra` in retry.on"),
         Cause::Lost => ("a node was lost", "`lost` in retry.on"),
         Cause::Preempted | Cause::Drained => ("it was preempted or drained", "`preempted` in retry.on"),
-        Cause::Success | Cause::Cancelled | Cause::TimedOut | Cause::PendingTooLong | Cause::Void | Cause::Dependency => {
-            ("it ended", "retry")
-        }
+        Cause::Success
+        | Cause::Cancelled
+        | Cause::TimedOut
+        | Cause::PendingTooLong
+        | Cause::Void
+        | Cause::Dependency
+        | Cause::DeadlineMissed => ("it ended", "retry"),
     };
     let where_ = root.map_or(String::new(), |root| match root.rank {
         Some(rank) => format!(" (rank {rank} on {}: {})", root.node, root.what),

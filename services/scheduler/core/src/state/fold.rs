@@ -55,6 +55,8 @@ impl State {
             }
             Event::JobRefused(fact) => self.job_refused(envelope, stamp, fact),
             Event::JobWaiting(fact) => self.job_waiting(envelope, stamp, fact),
+            Event::JobDeadlineNeared(_) => self.job_deadline(envelope, stamp, super::Urgency::Near),
+            Event::JobDeadlineMissed(_) => self.job_deadline(envelope, stamp, super::Urgency::Missed),
             Event::JobHeld(fact) => self.job_held(envelope, stamp, fact.request, true),
             Event::JobReleased(fact) => self.job_held(envelope, stamp, fact.request, false),
             Event::JobReprioritized(fact) => self.job_reprioritized(envelope, stamp, fact),

@@ -4,14 +4,18 @@
 use super::array::{ArrayKey, Arrays, Ready};
 use super::{Holding, Job, Stage, Stamp, Wait};
 use footplate_events::facts::JobSpec;
-use footplate_types::{Digest, Millis, QueueName, RunId};
+use footplate_types::{Digest, Millis, QueueName, RunId, Timestamp};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
-/// The place of a pending job in its queue: a larger priority first, then the order of submission.
-pub(crate) type Turn = (Reverse<i32>, u64, RunId);
+/// The place of a pending job in its queue: a larger priority first; then those whose latest start is near, in the order of those
+/// ([`NOT_NEAR`] for the others); then their places from submission on (`Job::order_of`).
+pub(crate) type Turn = (Reverse<i32>, (i64, u64), RunId);
+
+/// The latest start of a job that none is near of.
+pub(crate) const NOT_NEAR: i64 = i64::MAX;
 
 /// Jobs of one queue that stand or fall together: what the first of them cannot get, none behind it can get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,6 +135,10 @@ pub(crate) struct Index {
     pub(crate) expiring: Limits,
     /// Attempts that may be stopped for others, by queue.
     pub(crate) stoppable: BTreeMap<QueueName, BTreeSet<Stoppable>>,
+    /// Pending jobs with a deadline whose latest start has not come near, by that.
+    pub(crate) nearing: BTreeSet<(Timestamp, RunId)>,
+    /// Pending jobs with a deadline that has not passed, by that.
+    pub(crate) missing: BTreeSet<(Timestamp, RunId)>,
     /// How many jobs are pending, by queue.
     pub(crate) pending: BTreeMap<QueueName, u64>,
     /// Arrays of which only so many jobs are placed at a time.
@@ -147,6 +155,9 @@ pub(super) struct Filing {
     since: Stamp,
     pending: Option<Sort>,
     expiring: Option<Limit>,
+    /// The latest start that is to come near, and the deadline that is to pass.
+    nearing: Option<Timestamp>,
+    missing: Option<Timestamp>,
     stirring: bool,
     released: bool,
     timed: Option<Limit>,
@@ -170,7 +181,7 @@ impl Filing {
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let of =
             |filing: &Self| (filing.class, filing.turn, filing.since, filing.pending, filing.expiring, filing.stirring, filing.released);
-        let of_attempt = |filing: &Self| (filing.timed, filing.stoppable, filing.placed);
+        let of_attempt = |filing: &Self| (filing.timed, filing.stoppable, filing.placed, filing.nearing, filing.missing);
         Arc::ptr_eq(&self.spec, &other.spec) && of(self) == of(other) && of_attempt(self) == of_attempt(other)
     }
 
@@ -187,6 +198,8 @@ impl Filing {
             since: job.submitted,
             pending: None,
             expiring: None,
+            nearing: job.nearing(),
+            missing: job.missing(),
             stirring: false,
             released: false,
             timed: None,
@@ -267,6 +280,8 @@ impl Index {
         if let Some(limit) = filing.expiring {
             self.expiring.insert((limit.since.sequence, turn.2), limit);
         }
+        self.nearing.extend(filing.nearing.map(|at| (at, turn.2)));
+        self.missing.extend(filing.missing.map(|at| (at, turn.2)));
         if let Some(first) = filing.stoppable {
             self.stoppable.entry(spec.queue.clone()).or_default().insert(first);
         }
@@ -306,6 +321,8 @@ impl Index {
         if let Some(limit) = filing.expiring {
             self.expiring.remove(&(limit.since.sequence, turn.2));
         }
+        filing.nearing.iter().for_each(|at| _ = self.nearing.remove(&(*at, turn.2)));
+        filing.missing.iter().for_each(|at| _ = self.missing.remove(&(*at, turn.2)));
         if let (Some(first), Some(all)) = (filing.stoppable, self.stoppable.get_mut(&spec.queue)) {
             all.remove(&first);
             if all.is_empty() {

@@ -6,7 +6,7 @@ use footplate_es::Cause as EventCause;
 use footplate_events::facts::{ArrayMember, Cause, JobEnded, JobSpec, QueueConfigured, RetryPolicy, RootCause, WaitReason};
 use footplate_events::{Actor, Trace};
 use footplate_types::{
-    AttemptNumber, Digest, DisplayName, EventId, MigProfile, Millis, NodeName, ProjectName, QueueName, RequestId, RunId,
+    AttemptNumber, Digest, DisplayName, EventId, MigProfile, Millis, NodeName, ProjectName, QueueName, RequestId, RunId, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -99,7 +99,13 @@ impl Budget {
             Cause::Infrastructure => Some(Self::Infrastructure),
             Cause::Lost => Some(Self::Lost),
             Cause::Preempted | Cause::Drained => Some(Self::Preempted),
-            Cause::Success | Cause::Cancelled | Cause::TimedOut | Cause::PendingTooLong | Cause::Void | Cause::Dependency => None,
+            Cause::Success
+            | Cause::Cancelled
+            | Cause::TimedOut
+            | Cause::PendingTooLong
+            | Cause::Void
+            | Cause::Dependency
+            | Cause::DeadlineMissed => None,
         }
     }
 
@@ -162,6 +168,18 @@ pub enum Stage {
     Active(Box<Attempt>),
 }
 
+/// How the deadline of a job stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Urgency {
+    /// It has none, or its latest start is far.
+    #[default]
+    None,
+    /// Its latest start is near.
+    Near,
+    /// It passed before the job ran.
+    Missed,
+}
+
 /// An attempt that is over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PastAttempt {
@@ -200,6 +218,8 @@ pub struct Job {
     pub held: bool,
     /// Whether it waits for the ends of others, out of line.
     pub(crate) tied: bool,
+    /// How its deadline stands, as last recorded.
+    pub urgency: Urgency,
     /// Where it stands.
     pub stage: Stage,
     /// The newest attempt's number; 0 when there was none.
@@ -250,7 +270,23 @@ impl Job {
 
     /// Its place among the pending jobs of its queue.
     pub(crate) fn turn(&self) -> super::Turn {
-        (std::cmp::Reverse(self.priority), self.order, self.run)
+        let near = self.spec.limits.latest_start().filter(|_| self.urgency == Urgency::Near);
+        let near = near.map_or(super::index::NOT_NEAR, |at| at.as_nanos().min(super::index::NOT_NEAR - 1));
+        (std::cmp::Reverse(self.priority), (near, self.order), self.run)
+    }
+
+    fn is_pending(&self) -> bool {
+        matches!(self.stage, Stage::Pending { .. })
+    }
+
+    /// The latest start that is to come near while it waits.
+    pub(crate) fn nearing(&self) -> Option<Timestamp> {
+        self.spec.limits.latest_start().filter(|_| self.is_pending() && self.urgency == Urgency::None)
+    }
+
+    /// The deadline that is to pass while it waits.
+    pub(crate) fn missing(&self) -> Option<Timestamp> {
+        self.spec.limits.deadline.filter(|_| self.is_pending() && self.urgency != Urgency::Missed)
     }
 
     /// The place of a job among those of its queue and priority: that of its submission, or put off by its size ([`Order::Aged`]). It never changes while the

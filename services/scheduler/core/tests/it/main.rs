@@ -10,6 +10,7 @@ mod cases;
 mod checker;
 mod clock;
 mod complaints;
+mod deadlines;
 mod forecasts;
 mod gangs;
 mod holds;

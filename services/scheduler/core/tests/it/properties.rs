@@ -155,6 +155,10 @@ fn apply(world: &mut World, step: &Step) {
             let name = QUEUES[usize::from(*queue)];
             let retry = RetryPolicy { user_code: 1, ..RetryPolicy::default() };
             let limits = Limits { max_duration: Millis::from_secs(*limit), min_run: Millis(limit * 100), ..Limits::default() };
+            // Near, in a while, or never: some end when it has passed.
+            let deadline = (limit % 3 == 1).then(|| Timestamp::from_millis(world.elapsed as i64).plus_millis(limit * 300_000));
+            let deadline_missed = if deadline.is_some() && limit % 2 == 0 { DeadlineMissed::End } else { DeadlineMissed::Run };
+            let limits = Limits { deadline, deadline_missed, ..limits };
             let placement = PlacementAsk { same_rack: *same_rack, ..PlacementAsk::default() };
             let queue = queue_name(name);
             let index = known.len() as u32;

@@ -50,6 +50,8 @@ fn told(event: &Event) -> Option<Told<'_>> {
     let plain = |kind, attempt, cause| Told { kind, attempt, cause, placed: None };
     Some(match event {
         Event::JobWaiting(fact) => plain("waiting", None, reason_word(&fact.reason)),
+        Event::JobDeadlineNeared(_) => plain("deadline_neared", None, ""),
+        Event::JobDeadlineMissed(_) => plain("deadline_missed", None, ""),
         Event::JobHeld(_) => plain("held", None, ""),
         Event::JobReleased(_) => plain("released", None, ""),
         Event::JobReprioritized(_) => plain("reprioritized", None, ""),

@@ -50,6 +50,8 @@ pub(super) fn line(event: &Event) -> String {
     match event {
         Event::JobSubmitted(fact) => format!("submitted to queue {} with priority {}", fact.spec.queue, fact.spec.priority),
         Event::JobWaiting(fact) => reason_words(&fact.reason),
+        Event::JobDeadlineNeared(fact) => format!("has to start by {}: goes before others of its priority", fact.latest_start),
+        Event::JobDeadlineMissed(fact) => format!("its deadline, {}, has passed", fact.deadline),
         Event::JobHeld(_) => "held".to_owned(),
         Event::JobReleased(_) => "released".to_owned(),
         Event::JobReprioritized(fact) => format!("priority set to {}", fact.priority),

@@ -90,6 +90,7 @@ impl Jobs {
             pools: pools.collect(),
             starts_within_ms,
             start_unknown,
+            deadline: waits.as_ref().map(|waits| waits.deadline.clone()).unwrap_or_default(),
             run_id: job.run_id,
             state: job.state,
             reason,

@@ -72,7 +72,10 @@ fn twist(dice: &mut Dice, request: &mut v1::SubmitJobRequest) {
         12 => spec.priority = dice.of(&[i32::MIN, -1_000_001, i32::MAX, 1_000_000]),
         13 => spec.launcher = dice.of(&[-1, 2, 99, i32::MAX]),
         14 => {
-            spec.limits = Some(types::Limits { max_duration_ms: dice.amount(), max_pending_ms: dice.amount(), min_run_ms: dice.amount() })
+            let deadline = if dice.of(&[true, false]) { dice.text() } else { "2026-12-24T18:00:00Z".to_owned() };
+            let (max_duration_ms, max_pending_ms, min_run_ms) = (dice.amount(), dice.amount(), dice.amount());
+            let deadline_missed = dice.of(&[-1, 0, 1, 2, 3]);
+            spec.limits = Some(types::Limits { max_duration_ms, max_pending_ms, min_run_ms, deadline, deadline_missed });
         }
         15 => {
             let (signal, notice_signal) = (dice.of(&[-1, 0, 3, 77]), dice.of(&[-1, 0, 3, 77]));

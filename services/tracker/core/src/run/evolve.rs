@@ -58,6 +58,8 @@ impl Run {
             Event::AttemptLost(fact) => self.lost(of, fact),
             Event::AttemptLogsArchived(fact) => self.logs_archived(of, fact),
             Event::JobRefused(_)
+            | Event::JobDeadlineNeared(_)
+            | Event::JobDeadlineMissed(_)
             | Event::JobCancelRequested(_)
             | Event::JobHoldRequested(_)
             | Event::JobReleaseRequested(_)

@@ -159,6 +159,7 @@ pub const fn cause_text(cause: Cause) -> &'static str {
         Cause::PendingTooLong => "pending_too_long",
         Cause::Void => "void",
         Cause::Dependency => "dependency",
+        Cause::DeadlineMissed => "deadline_missed",
     }
 }
 

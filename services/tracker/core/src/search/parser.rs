@@ -209,7 +209,7 @@ fn has_order(field: &Field) -> bool {
 
 /// The words of outcomes; a state may be compared with them, too.
 pub(super) const OUTCOMES: [&str; 3] = ["succeeded", "failed", "cancelled"];
-const CAUSES: [&str; 13] = [
+const CAUSES: [&str; 14] = [
     "success",
     "user_code",
     "retryable",
@@ -223,6 +223,7 @@ const CAUSES: [&str; 13] = [
     "pending_too_long",
     "void",
     "dependency",
+    "deadline_missed",
 ];
 
 /// What a field can be compared with, where that is a closed list or one type.

@@ -2,7 +2,7 @@
 
 use crate::state::{
     Answer, Ask, Attempt, Budget, Chain, Claim, ClaimKey, EndedJob, Job, Launch, Member, MemberStage, PastAttempt, Request, Stage, Stamp,
-    State, Stop,
+    State, Stop, Urgency,
 };
 use footplate_es::Cause as EventCause;
 use footplate_events::Envelope;
@@ -60,6 +60,7 @@ impl State {
             latest: stamp,
             held: false,
             tied: false,
+            urgency: Urgency::None,
             stage: Stage::Pending { since: stamp, backoff: Millis(0), reason: None },
             last_attempt: AttemptNumber(0),
             past: Vec::new(),
@@ -134,6 +135,15 @@ impl State {
         }
         let run = job.run;
         self.look_at_telling(&run);
+    }
+
+    pub(super) fn job_deadline(&mut self, envelope: &Envelope, stamp: Stamp, urgency: Urgency) {
+        let Some(job) = self.job_of(envelope) else { return };
+        job.latest = stamp;
+        // What has passed does not come near again.
+        if job.urgency != Urgency::Missed {
+            job.urgency = urgency;
+        }
     }
 
     pub(super) fn job_held(&mut self, envelope: &Envelope, stamp: Stamp, request: RequestId, held: bool) {
