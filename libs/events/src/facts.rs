@@ -16,6 +16,7 @@ mod model;
 mod node;
 mod node_request;
 mod queue;
+mod role;
 mod run;
 mod sweep;
 mod term;
@@ -50,6 +51,7 @@ pub use model::{
 pub use node::{NodeCordoned, NodeDrained, NodeHealthChanged, NodeLost, NodeRefused, NodeRegistered, NodeUncordoned};
 pub use node_request::{NodeCordonRequested, NodeDrainRequested, NodeLossDeclared, NodeUncordonRequested};
 pub use queue::{QueueConfigured, Quota};
+pub use role::{Asked, GangRole};
 pub use run::{
     LoggedArtifact, ParamValue, RunArtifactsLogged, RunCreated, RunFinished, RunInputsLogged, RunNoted, RunParamsLogged, RunSealed,
     RunTagsSet, SealedFigure,

@@ -38,6 +38,8 @@ pub(crate) struct Clients {
     after: Dice,
     /// What is an array.
     array: Dice,
+    /// What has roles.
+    roles: Dice,
     book: Vec<Business>,
     runs: Vec<(RunId, JobSpec)>,
     nodes: Vec<NodeName>,
@@ -64,6 +66,7 @@ impl Clients {
             dice,
             after: Dice::new(seed, "after"),
             array: Dice::new(seed, "array"),
+            roles: Dice::new(seed, "roles"),
             book: Vec::new(),
             runs: Vec::new(),
             nodes,
@@ -201,12 +204,29 @@ impl Clients {
         all
     }
 
+    /// Some gangs have a second role beside what they ask anyway, and some of these a third.
+    fn roles_of(&mut self, spec: &JobSpec) -> Vec<GangRole> {
+        let dice = &mut self.roles;
+        if !dice.chance(150) {
+            return Vec::new();
+        }
+        let ResourceAsk { nodes, per_node } = spec.resources.clone();
+        let mut roles = vec![GangRole { name: "worker".to_owned(), nodes, per_node }];
+        for name in ["chief", "ps"].into_iter().take(dice.between(1, 2) as usize) {
+            let units = dice.between(1, 2) as u32;
+            let (gpus, slots) = if dice.chance(700) { (units, 0) } else { (0, units) };
+            let nodes = dice.between(1, 2) as u32;
+            roles.push(GangRole { name: name.to_owned(), nodes, per_node: PerNode { gpus, slots, ..PerNode::default() } });
+        }
+        roles
+    }
+
     fn submit(&mut self, wire: &mut Wire, state: &State) {
         if self.jobs_left == 0 {
             return;
         }
         let spec = self.spec();
-        let spec = JobSpec { after: self.after(), ..spec };
+        let spec = JobSpec { after: self.after(), roles: self.roles_of(&spec), ..spec };
         let beside = BTreeSet::new();
         if admit(state, &spec, self.dice.chance(200)).is_err() || can_follow(state, &project(), &spec, &beside).is_err() {
             return;

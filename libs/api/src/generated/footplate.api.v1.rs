@@ -4614,6 +4614,9 @@ pub struct Job {
     /// Absent for a job of no array.
     #[prost(message, optional, tag = "20")]
     pub array: ::core::option::Option<super::super::types::v1::ArrayMember>,
+    /// Its roles; empty for a gang whose members all ask the same. Else gpus_per_node and slots_per_node are those of the first role, nodes all members.
+    #[prost(message, repeated, tag = "21")]
+    pub roles: ::prost::alloc::vec::Vec<super::super::types::v1::GangRole>,
 }
 impl ::prost::Name for Job {
     const NAME: &'static str = "Job";

@@ -2,7 +2,7 @@
 
 use super::{Checked, Found};
 use crate::instance::Service;
-use footplate_events::facts::{JobSpec, Outcome, QueueConfigured};
+use footplate_events::facts::{JobSpec, Outcome, PerNode, QueueConfigured};
 use footplate_events::{Aggregate, Event, Recorded};
 use footplate_types::{EventId, GpuUuid, NodeName, NodeShape, QueueName, RequestId, RunId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,8 +76,8 @@ impl JobBook {
 
     /// GPUs and slots of the whole gang.
     pub(super) fn asks(&self) -> (u64, u64) {
-        let (nodes, each) = (u64::from(self.spec.resources.nodes), &self.spec.resources.per_node);
-        (nodes * u64::from(each.gpus), nodes * u64::from(each.slots))
+        let sum = |units: fn(&PerNode) -> u32| self.members().iter().map(|(_, each)| u64::from(units(each))).sum();
+        (sum(|each| each.gpus), sum(|each| each.slots))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::book::{Book, JobBook, NodeBook};
 use super::{Checked, Found};
-use footplate_events::facts::WaitReason;
+use footplate_events::facts::{PerNode, WaitReason};
 use footplate_scheduler_core::{State, explain};
 use footplate_types::{NodeName, RunId, Timestamp};
 
@@ -14,25 +14,14 @@ pub(crate) struct Unrest {
 }
 
 /// Whether a node could take a member, were it empty.
-fn suits(name: &NodeName, node: &NodeBook, job: &JobBook) -> bool {
-    let (ask, each) = (&job.spec.placement, &job.spec.resources.per_node);
+fn suits(name: &NodeName, node: &NodeBook, job: &JobBook, each: &PerNode) -> bool {
+    let ask = &job.spec.placement;
     let named = ask.nodes.is_empty() || ask.nodes.contains(name);
     let gpus = node.shape.gpus.iter().filter(|gpu| each.gpu_models.is_empty() || each.gpu_models.contains(&gpu.model)).count();
     named && !ask.exclude.contains(name) && gpus >= each.gpus as usize && node.shape.slots >= each.slots
 }
 
 impl Book {
-    /// Whether an open node could take a member now.
-    fn has_room(&self, name: &NodeName, node: &NodeBook, job: &JobBook) -> bool {
-        let each = &job.spec.resources.per_node;
-        let is_free = |unit: String| !self.units.contains_key(&(name.clone(), unit));
-        let matches = |gpu: &&footplate_types::Gpu| each.gpu_models.is_empty() || each.gpu_models.contains(&gpu.model);
-        let usable = node.shape.gpus.iter().filter(matches).filter(|gpu| !node.bad_gpus.contains_key(&gpu.uuid));
-        let gpus = usable.filter(|gpu| is_free(gpu.uuid.to_string())).count();
-        let slots = (0..node.shape.slots).filter(|slot| is_free(format!("slot {slot}"))).count();
-        node.is_open() && suits(name, node, job) && gpus >= each.gpus as usize && slots >= each.slots as usize
-    }
-
     /// Every reason that is true of a pending job; none: it could start.
     fn reasons(&self, run: RunId, job: &JobBook) -> Vec<&'static str> {
         let mut reasons = Vec::new();
@@ -51,10 +40,14 @@ impl Book {
         if self.would_exceed(job) {
             reasons.push("quota");
         }
-        let asked = job.spec.resources.nodes as usize;
-        if self.nodes.iter().filter(|(name, node)| suits(name, node, job)).count() < asked {
+        let members = job.members();
+        let too_few = |(role, each): &(Option<&str>, &PerNode)| {
+            let asked = members.iter().filter(|(other, _)| other == role).count();
+            self.nodes.iter().filter(|(name, node)| suits(name, node, job, each)).count() < asked
+        };
+        if members.iter().any(too_few) {
             reasons.push("no-such-node");
-        } else if self.nodes.iter().filter(|(name, node)| self.has_room(name, node, job)).count() < asked {
+        } else if !self.could_seat(job) {
             reasons.push("resources");
         }
         reasons

@@ -8,6 +8,7 @@ mod end;
 mod ground;
 mod job;
 mod placing;
+mod roles;
 
 pub(crate) use end::Unrest;
 
@@ -43,6 +44,7 @@ type Checked = Result<(), Found>;
 fn rare(event: &Event) -> Option<&'static str> {
     match event {
         Event::TermBegan(_) => Some("terms"),
+        Event::JobPlaced(placed) if placed.members.iter().any(|member| member.role.is_some()) => Some("gangs of roles"),
         Event::JobPlaced(placed) if placed.members.len() > 1 => Some("gangs"),
         Event::JobWaiting(waiting) if matches!(waiting.reason, WaitReason::Array { .. }) => Some("behind others of an array"),
         Event::JobStopRequested(stop) => match stop.cause {

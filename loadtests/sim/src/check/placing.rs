@@ -5,7 +5,7 @@ use super::book::{AttemptBook, Book, JobBook, MemberBook};
 use super::{Checked, Found};
 use crate::node::Key;
 use crate::truth::Started;
-use footplate_events::facts::{JobPlaced, MemberPlacement};
+use footplate_events::facts::{JobPlaced, MemberPlacement, PerNode};
 use footplate_types::{NodeName, RunId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -149,16 +149,18 @@ impl Book {
 
 /// A gang is placed whole: as many members as asked, each on a node of its own with all that was asked of each.
 fn whole(job: &JobBook, fact: &JobPlaced) -> Result<(), (&'static str, String)> {
-    let (spec, each) = (&job.spec, &job.spec.resources.per_node);
-    if fact.members.len() != spec.resources.nodes as usize {
-        return Err(("gang", format!("{} members placed, {} asked", fact.members.len(), spec.resources.nodes)));
+    let (spec, asked) = (&job.spec, job.members());
+    if fact.members.len() != asked.len() {
+        return Err(("gang", format!("{} members placed, {} asked", fact.members.len(), asked.len())));
     }
-    let nodes: BTreeSet<&NodeName> = fact.members.iter().map(|member| &member.node).collect();
+    let nodes: BTreeSet<(&Option<String>, &NodeName)> = fact.members.iter().map(|member| (&member.role, &member.node)).collect();
     if nodes.len() != fact.members.len() {
-        return Err(("gang", "two members on one node".to_owned()));
+        return Err(("gang", "two members of one role on one node".to_owned()));
     }
-    let is_full = |member: &MemberPlacement| member.gpus.len() == each.gpus as usize && member.slots.len() == each.slots as usize;
-    if !fact.members.iter().all(is_full) {
+    let is_full = |(member, (role, each)): (&MemberPlacement, &(Option<&str>, &PerNode))| {
+        member.role.as_deref() == *role && member.gpus.len() == each.gpus as usize && member.slots.len() == each.slots as usize
+    };
+    if !fact.members.iter().zip(&asked).all(is_full) {
         return Err(("gang", "a member has not what was asked".to_owned()));
     }
     let is_wrong = |member: &MemberPlacement| {

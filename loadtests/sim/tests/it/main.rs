@@ -31,6 +31,7 @@ fn no_seed_breaks_a_rule_and_the_runs_meet_what_they_are_for() {
         "fences",
         "ended for others",
         "behind others of an array",
+        "gangs of roles",
     ];
     for what in met {
         assert!(figures.seen.get(what).is_some_and(|count| *count > 0), "no run met this: {what}; {:?}", figures.seen);

@@ -118,7 +118,7 @@ fn row(job: &Job, letters: usize, now: Timestamp) -> Row {
         job.queue.clone(),
         job.priority.to_string(),
         state(job),
-        view::shape(job.nodes, job.gpus_per_node, job.slots_per_node),
+        asks(job),
         view::since(&job.submitted_at, now),
         place(job),
         nodes(job),
@@ -128,6 +128,18 @@ fn row(job: &Job, letters: usize, now: Timestamp) -> Row {
         job.project.clone(),
     ];
     Row { id: job.run_id.clone(), cells, data: json::to_value(job) }
+}
+
+/// What it asks: of a gang of roles for each of them.
+fn asks(job: &Job) -> String {
+    if job.roles.is_empty() {
+        return view::shape(job.nodes, job.gpus_per_node, job.slots_per_node);
+    }
+    let of_role = |role: &footplate_api::types::GangRole| {
+        let each = role.per_node.clone().unwrap_or_default();
+        format!("{} {}", role.name, view::shape(role.nodes, each.gpus, each.slots))
+    };
+    job.roles.iter().map(of_role).collect::<Vec<_>>().join(" + ")
 }
 
 fn state(job: &Job) -> String {

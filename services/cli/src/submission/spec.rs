@@ -1,7 +1,7 @@
 //! The spec as it goes over the wire, made from the typed job file.
 
 use super::Documents;
-use crate::jobfile::{JobFile, LauncherType, RetryCause, RetrySection, Signal};
+use crate::jobfile::{JobFile, LauncherType, ResourcesSection, RetryCause, RetrySection, RoleSection, Signal};
 use footplate_api::types;
 use footplate_types::Digest;
 
@@ -60,7 +60,12 @@ pub fn job_spec(file: &JobFile, refs: Refs) -> types::JobSpec {
         experiment: file.experiment.to_string(),
         labels: file.labels.clone().into_iter().collect(),
         why: Some(types::Why { hypothesis: file.why.hypothesis.clone(), success: file.why.success.clone(), baseline: refs.baseline }),
-        resources: Some(types::ResourceAsk { nodes: file.resources.nodes, per_node: Some(per_node(file)) }),
+        // Beside roles nothing is asked for all of them.
+        resources: file
+            .roles
+            .is_empty()
+            .then(|| types::ResourceAsk { nodes: file.resources.nodes, per_node: Some(per_node(&file.resources)) }),
+        roles: file.roles.iter().map(role).collect(),
         placement: Some(types::PlacementAsk {
             pool: file.placement.pool.clone().unwrap_or_default(),
             nodes: file.placement.nodes.iter().map(ToString::to_string).collect(),
@@ -103,8 +108,11 @@ pub fn job_spec(file: &JobFile, refs: Refs) -> types::JobSpec {
     }
 }
 
-fn per_node(file: &JobFile) -> types::PerNode {
-    let resources = &file.resources;
+fn role(role: &RoleSection) -> types::GangRole {
+    types::GangRole { name: role.name.clone(), nodes: role.resources.nodes, per_node: Some(per_node(&role.resources)) }
+}
+
+fn per_node(resources: &ResourcesSection) -> types::PerNode {
     let gpus = resources.gpus.unwrap_or(0);
     types::PerNode {
         gpus,
@@ -167,6 +175,21 @@ mod tests {
         assert_eq!((per_node(json!({})).gpus, per_node(json!({})).slots), (0, 1));
         let gpus = per_node(json!({"resources": {"gpus": 8, "gpu": {"memory": ">=80GB"}}}));
         assert_eq!((gpus.gpus, gpus.slots, gpus.gpu_memory_bytes), (8, 0, 80_000_000_000));
+    }
+
+    #[test]
+    fn each_role_asks_for_itself() {
+        let made = spec(json!({"roles": {"chief": {"resources": {"gpus": 1}}, "ps": {"nodes": 2}}}));
+        assert_eq!(made.resources, None);
+        let asked: Vec<(&str, u32, u32, u32)> = made
+            .roles
+            .iter()
+            .map(|role| {
+                let each = role.per_node.as_ref().unwrap();
+                (role.name.as_str(), role.nodes, each.gpus, each.slots)
+            })
+            .collect();
+        assert_eq!(asked, [("chief", 1, 1, 0), ("ps", 2, 0, 1)]);
     }
 
     #[test]

@@ -114,8 +114,7 @@ pub fn admit(state: &State, spec: &JobSpec, queue_anyway: bool) -> Result<(), Re
     if queue_anyway {
         return Ok(());
     }
-    let of_all = |per_node: u32| u64::from(per_node) * u64::from(spec.resources.nodes);
-    if let Some(detail) = state.quota_never(&spec.queue, of_all(spec.resources.per_node.gpus), of_all(spec.resources.per_node.slots)) {
+    if let Some(detail) = state.quota_never(&spec.queue, spec.all_gpus(), spec.all_slots()) {
         return Err(Refusal::OverQuota { queue: spec.queue.clone(), detail });
     }
     match never(state, spec) {

@@ -64,8 +64,7 @@ pub(crate) struct Book<'a> {
 }
 
 fn asked(spec: &JobSpec) -> [u64; 2] {
-    let of_all = |per_node: u32| u64::from(per_node) * u64::from(spec.resources.nodes);
-    [of_all(spec.resources.per_node.gpus), of_all(spec.resources.per_node.slots)]
+    [spec.all_gpus(), spec.all_slots()]
 }
 
 /// The sizes that waits are told by.

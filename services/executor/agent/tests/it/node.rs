@@ -156,6 +156,7 @@ impl Node {
             checkpoint: None,
             seed: None,
             objective: None,
+            role: None,
             array: None,
             traceparent: None,
         }
@@ -364,6 +365,7 @@ pub(crate) fn launch(script: &str) -> LaunchDocument {
         env: BTreeMap::new(),
         pass: Vec::new(),
         origin: BTreeMap::new(),
+        roles: BTreeMap::new(),
         sealed: None,
     }
 }

@@ -24,8 +24,8 @@ pub(super) struct Hold {
     within: Option<u64>,
     /// What is to be had on the node then.
     then: Room,
-    /// What the job takes of it.
-    ask: PerNode,
+    /// What the job takes of it. Absent for a gang of roles, of which several members may stand there: nobody may stand beside it.
+    ask: Option<PerNode>,
 }
 
 /// Reservations of one look.
@@ -110,6 +110,9 @@ impl<'a> Round<'a> {
     /// Keeps those nodes for a job that will have room for it the soonest.
     fn reserve(&mut self, facts: &Facts<'_>, state: &State, job: &Job) {
         let shape = Shape::of(job);
+        if shape.has_roles() {
+            return self.reserve_roles(facts, state, job);
+        }
         let (count, ask) = (shape.nodes(), &job.spec.resources.per_node);
         let mut nodes: Vec<usize> = self.board.fit(shape).all_eligible().collect();
         nodes.retain(|at| !self.board.plot(*at).reserved && self.board.could_hold(shape, *at));
@@ -174,17 +177,18 @@ impl<'a> Round<'a> {
     }
 
     /// Keeps these nodes for a job, with what is to be had on each when it starts.
-    fn keep(&mut self, job: &Job, within: Option<u64>, rooms: Vec<(usize, Room)>) {
+    pub(super) fn keep(&mut self, job: &Job, within: Option<u64>, rooms: Vec<(usize, Room)>) {
         let plots = rooms.iter().map(|(at, _)| *at).collect();
         for (at, then) in rooms {
-            self.holds.by_plot.insert(at, Hold { within, then, ask: job.spec.resources.per_node.clone() });
+            let ask = job.parts.is_empty().then(|| job.spec.resources.per_node.clone());
+            self.holds.by_plot.insert(at, Hold { within, then, ask });
             self.board.reserve(at, true);
         }
         self.holds.by_run.insert(job.run, plots);
     }
 
     /// In how many milliseconds a member fits on a node at the latest; none when nobody knows.
-    fn free_in(&self, facts: &Facts<'_>, state: &State, at: usize, shape: Shape<'_>) -> Option<u64> {
+    pub(super) fn free_in(&self, facts: &Facts<'_>, state: &State, at: usize, shape: Shape<'_>) -> Option<u64> {
         let (node, ask) = (self.board.node(at), &shape.spec.resources.per_node);
         let mut room = self.board.coming(at).clone();
         if room.holds(node, ask) {
@@ -227,14 +231,15 @@ impl<'a> Round<'a> {
         let leaves_enough = || {
             let mut then = hold.then.clone();
             then.take(node, &free.pick(node, ask));
-            then.holds(node, &hold.ask)
+            hold.ask.as_ref().is_some_and(|ask| then.holds(node, ask))
         };
         stay.is_some_and(|stay| hold.within.is_some_and(|within| stay <= within)) || leaves_enough()
     }
 
     /// Whether a job of a shape could stand beside the reservations if it were short enough.
     pub(super) fn could_stand_beside(&mut self, shape: Shape<'_>) -> bool {
-        if self.holds.is_empty() {
+        // A gang of roles takes no node that is kept for another.
+        if self.holds.is_empty() || shape.has_roles() {
             return false;
         }
         let fitting = self.board.fit(shape).fitting();
@@ -245,7 +250,7 @@ impl<'a> Round<'a> {
 
     /// Seats for a job beside the reservations, which the job does not delay.
     pub(super) fn seat_beside(&mut self, job: &Job) -> Option<Vec<Seat>> {
-        if self.holds.is_empty() {
+        if self.holds.is_empty() || !job.parts.is_empty() {
             return None;
         }
         let (shape, stay) = (Shape::of(job), stay(job));

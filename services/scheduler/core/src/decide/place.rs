@@ -132,7 +132,7 @@ impl<'a> Round<'a> {
         let room = RoomOf {
             now: self.board.fitting(shape) >= count,
             coming: self.board.fitting_coming(shape) >= count,
-            open: self.board.open_to(shape) >= count,
+            open: self.board.open_to(shape) >= count && (!shape.has_roles() || self.board.is_open_to_roles(shape)),
             never: self.board.suiting(shape) < count,
         };
         self.rooms.insert(shape.class, room);
@@ -337,17 +337,25 @@ impl<'a> Round<'a> {
     }
 
     fn start(&mut self, pass: &mut Pass<'a>, job: &'a Job, seats: &[Seat]) {
-        let workers = job.spec.workers_per_node();
-        let member = |(index, (at, claim)): (usize, &Seat)| MemberPlacement {
-            member: MemberIndex(index as u32),
-            node: self.board.name(*at).clone(),
-            epoch: self.board.node(*at).epoch,
-            gpus: claim.gpus.clone(),
-            slots: claim.slots.clone(),
-            cpus: claim.cpus,
-            memory_bytes: claim.memory_bytes,
-            first_rank: Rank(index as u32 * workers),
-            workers,
+        // Role by role, ranks run through.
+        let mut asks = job.spec.asks().flat_map(|asked| std::iter::repeat_n(asked, asked.nodes as usize));
+        let mut next = 0;
+        let member = |(index, (at, claim)): (usize, &Seat)| {
+            let asked = asks.next();
+            let (first_rank, workers) = (next, asked.map_or(0, |asked| asked.workers_per_node()));
+            next += workers;
+            MemberPlacement {
+                member: MemberIndex(index as u32),
+                node: self.board.name(*at).clone(),
+                epoch: self.board.node(*at).epoch,
+                gpus: claim.gpus.clone(),
+                slots: claim.slots.clone(),
+                cpus: claim.cpus,
+                memory_bytes: claim.memory_bytes,
+                role: asked.and_then(|asked| asked.role).map(str::to_owned),
+                first_rank: Rank(first_rank),
+                workers,
+            }
         };
         let members: Vec<MemberPlacement> = seats.iter().enumerate().map(member).collect();
         self.board.take(seats);

@@ -181,6 +181,17 @@ impl Room {
         }
     }
 
+    /// What a node of this shape would have, if all of it were well.
+    pub(super) fn of_shape(shape: &NodeShape) -> Self {
+        Self {
+            gpus: Bits::full(shape.gpus.len()),
+            slots: Bits::full(shape.slots as usize),
+            owed: 0,
+            cpus: shape.cpus.into(),
+            memory: i64::try_from(shape.memory_bytes).unwrap_or(i64::MAX),
+        }
+    }
+
     fn shift(&mut self, node: &Node, claim: &Claim, free: bool) {
         for uuid in &claim.gpus {
             let usable = !free || !node.unhealthy_gpus.contains_key(uuid);

@@ -26,7 +26,7 @@ pub(crate) struct GroupKey {
 pub(crate) struct Group {
     /// What each of them asks.
     pub(crate) asked: Holding,
-    /// On how many nodes.
+    /// How many members each has.
     pub(crate) nodes: usize,
     /// The jobs and since when they wait, by what was told last of why.
     jobs: BTreeMap<Option<Wait>, BTreeMap<Turn, Stamp>>,
@@ -270,7 +270,7 @@ impl Index {
 
     pub(super) fn file_group(&mut self, spec: &JobSpec, class: Digest, told: Option<Wait>, turn: Turn, since: Stamp) {
         let groups = self.waiting.entry(spec.queue.clone()).or_default();
-        let new = || Group { asked: Holding::asked(spec), nodes: spec.resources.nodes as usize, jobs: BTreeMap::new() };
+        let new = || Group { asked: Holding::asked(spec), nodes: spec.members() as usize, jobs: BTreeMap::new() };
         let group = groups.entry(GroupKey { class, preemptible: spec.preemptible }).or_insert_with(new);
         group.jobs.entry(told).or_default().insert(turn, since);
     }

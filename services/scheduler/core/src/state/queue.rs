@@ -18,8 +18,7 @@ pub struct Holding {
 impl Holding {
     /// What a whole gang asks.
     pub(crate) fn asked(spec: &JobSpec) -> Self {
-        let of_all = |per_node: u32| u64::from(per_node) * u64::from(spec.resources.nodes);
-        Self { gpus: of_all(spec.resources.per_node.gpus), slots: of_all(spec.resources.per_node.slots) }
+        Self { gpus: spec.all_gpus(), slots: spec.all_slots() }
     }
 
     /// With a claim more.

@@ -113,9 +113,20 @@ impl Checker {
 
     fn placed(&mut self, run: RunId, fact: &JobPlaced) {
         let spec = &self.specs[&run];
-        assert_eq!(fact.members.len(), spec.resources.nodes as usize, "a gang is placed whole");
-        let nodes: BTreeSet<&NodeName> = fact.members.iter().map(|member| &member.node).collect();
-        assert_eq!(nodes.len(), fact.members.len(), "one member a node");
+        let asked = members_of(spec);
+        assert_eq!(fact.members.len(), asked.len(), "a gang is placed whole");
+        let nodes: BTreeSet<(&Option<String>, &NodeName)> = fact.members.iter().map(|member| (&member.role, &member.node)).collect();
+        assert_eq!(nodes.len(), fact.members.len(), "one member of a role a node");
+        let mut ranks = 0;
+        for (at, (member, (role, ask))) in fact.members.iter().zip(&asked).enumerate() {
+            assert_eq!(
+                (member.member.0 as usize, member.role.as_deref(), member.first_rank.0),
+                (at, *role, ranks),
+                "numbered role by role"
+            );
+            assert_eq!(member.workers, ask.gpus.max(ask.slots));
+            ranks += member.workers;
+        }
         assert!(!self.ended.contains_key(&run), "an ended job is placed");
         let waits = spec.after.iter().find(|after| self.condition(run, after) != Some(true));
         assert!(waits.is_none(), "{run} is placed before its turn: {waits:?}");
@@ -140,9 +151,8 @@ impl Checker {
             let racks: BTreeSet<&Option<String>> = fact.members.iter().map(|member| &self.nodes[&member.node].rack).collect();
             assert!(racks.len() == 1 && !racks.contains(&None), "one rack was asked, {racks:?} it is");
         }
-        for member in &fact.members {
-            assert_eq!(member.gpus.len(), spec.resources.per_node.gpus as usize);
-            assert_eq!(member.slots.len(), spec.resources.per_node.slots as usize);
+        for (member, (_, ask)) in fact.members.iter().zip(&asked) {
+            assert_eq!((member.gpus.len(), member.slots.len()), (ask.gpus as usize, ask.slots as usize));
             let units = member.gpus.iter().map(ToString::to_string).chain(member.slots.iter().map(|slot| slot.0.to_string()));
             for unit in units {
                 let holder = self.units.insert((member.node.clone(), unit.clone()), (run, fact.attempt.0, member.member.0));
@@ -175,24 +185,25 @@ impl Checker {
     /// Whether a quota that stood in the ledger before the placement leaves no room for it.
     fn would_break_quota(&self, run: RunId) -> bool {
         let spec = &self.specs[&run];
-        let over = |held: usize, per_node: u32, quota: Option<u32>| {
-            per_node > 0 && quota.is_some_and(|most| held + (per_node * spec.resources.nodes) as usize > most as usize)
-        };
+        let over = |held: usize, asked: usize, quota: Option<u32>| asked > 0 && quota.is_some_and(|most| held + asked > most as usize);
+        let sum = |units: fn(&PerNode) -> u32| members_of(spec).iter().map(|(_, ask)| units(ask) as usize).sum();
+        let (all_gpus, all_slots) = (sum(|ask| ask.gpus), sum(|ask| ask.slots));
         self.line(&spec.queue).iter().any(|name| {
             let Some(queue) = self.queues.get(name) else { return false };
             let (gpus, slots) = self.held_below(name);
-            over(gpus, spec.resources.per_node.gpus, queue.quota.gpus) || over(slots, spec.resources.per_node.slots, queue.quota.slots)
+            over(gpus, all_gpus, queue.quota.gpus) || over(slots, all_slots, queue.quota.slots)
         })
     }
 
     /// At a placement the hard quotas above it hold, whatever they were before.
     fn check_quota(&self, run: RunId) {
-        let ask = &self.specs[&run].resources.per_node;
+        let asked = members_of(&self.specs[&run]);
+        let (no_gpus, no_slots) = (asked.iter().all(|(_, ask)| ask.gpus == 0), asked.iter().all(|(_, ask)| ask.slots == 0));
         for name in self.line(&self.specs[&run].queue) {
             let Some(queue) = self.queues.get(&name) else { continue };
             let (gpus, slots) = self.held_below(&name);
-            assert!(queue.quota.gpus.is_none_or(|most| gpus <= most as usize || ask.gpus == 0), "gpu quota of {name}");
-            assert!(queue.quota.slots.is_none_or(|most| slots <= most as usize || ask.slots == 0), "slot quota of {name}");
+            assert!(queue.quota.gpus.is_none_or(|most| gpus <= most as usize || no_gpus), "gpu quota of {name}");
+            assert!(queue.quota.slots.is_none_or(|most| slots <= most as usize || no_slots), "slot quota of {name}");
         }
     }
 
@@ -201,4 +212,12 @@ impl Checker {
             self.units.retain(|_, holder| *holder != (run, attempt, member));
         }
     }
+}
+
+/// What each member of a gang asks, in order, and its role.
+fn members_of(spec: &JobSpec) -> Vec<(Option<&str>, &PerNode)> {
+    if spec.roles.is_empty() {
+        return (0..spec.resources.nodes).map(|_| (None, &spec.resources.per_node)).collect();
+    }
+    spec.roles.iter().flat_map(|role| (0..role.nodes).map(|_| (Some(role.name.as_str()), &role.per_node))).collect()
 }

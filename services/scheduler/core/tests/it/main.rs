@@ -24,6 +24,7 @@ mod queues;
 mod racks;
 mod requests;
 mod retries;
+mod roles;
 mod scale;
 mod trials;
 mod world;
