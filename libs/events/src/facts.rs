@@ -17,6 +17,7 @@ mod model;
 mod node;
 mod node_request;
 mod queue;
+mod role;
 mod run;
 mod sweep;
 mod term;
@@ -56,6 +57,7 @@ pub use node_request::{
     NodeCordonRequested, NodeDrainRequested, NodeLossDeclared, NodeTaintRequested, NodeUncordonRequested, NodeUntaintRequested,
 };
 pub use queue::{QueueConfigured, Quota};
+pub use role::{Asked, GangRole};
 pub use run::{
     LoggedArtifact, ParamValue, RunArtifactsLogged, RunCreated, RunFinished, RunInputsLogged, RunNoted, RunParamsLogged, RunSealed,
     RunTagsSet, SealedFigure,

@@ -10,9 +10,9 @@ mod log;
 mod report;
 mod watch;
 
-pub use assignment::{Assignment, Order, Task};
+pub use assignment::{Assignment, Order, RoleSize, Task, TaskRole};
 pub use beat::{Beat, BeatMessage, Fence, LeaseBeat};
-pub use launch::{LaunchDocument, RunCommand, SEALED_PREFIX, SealedDocument};
+pub use launch::{LaunchDocument, RoleLaunch, RunCommand, SEALED_PREFIX, SealedDocument};
 pub use log::LogHeader;
 pub use report::{
     ExecutorReport, InventoryReport, MemberRef, Report, ReportBody, Settled, SpoolPosition, TrackerReport, report_subject, settled_subject,

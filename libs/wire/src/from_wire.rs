@@ -2,8 +2,8 @@
 
 use footplate_api::types as wire;
 use footplate_events::facts::{
-    AfterJob, AfterWhen, ArrayMember, DeadlineMissed, DocumentRef, InputRef, JobSpec, Launcher, Limits, PerNode, PlacementAsk, ResourceAsk,
-    RetryPolicy, SourceRef, StopNotice, StopPolicy, StopSignal, Why,
+    AfterJob, AfterWhen, ArrayMember, DeadlineMissed, DocumentRef, GangRole, InputRef, JobSpec, Launcher, Limits, PerNode, PlacementAsk,
+    ResourceAsk, RetryPolicy, SourceRef, StopNotice, StopPolicy, StopSignal, Why,
 };
 use footplate_types::{
     Digest, DisplayName, GpuModel, Invalid, MetricName, MigProfile, Millis, NodeName, QueueName, RunId, Timestamp, Toleration,
@@ -20,7 +20,7 @@ pub fn job_spec_from_wire(spec: &wire::JobSpec) -> Result<JobSpec, Invalid> {
         experiment: DisplayName::parse(&or_default(&spec.experiment)).map_err(|invalid| invalid.of("experiment"))?,
         labels: spec.labels.clone().into_iter().collect(),
         why: why(spec.why.as_ref())?,
-        resources: resources(spec.resources.as_ref())?,
+        resources: resources(spec)?,
         placement: placement(spec.placement.as_ref())?,
         queue: QueueName::parse(&or_default(&spec.queue)).map_err(|invalid| invalid.of("queue.name"))?,
         priority: spec.priority,
@@ -40,6 +40,7 @@ pub fn job_spec_from_wire(spec: &wire::JobSpec) -> Result<JobSpec, Invalid> {
         objectives: spec.objectives.iter().map(|name| metric(name)).collect::<Result<_, _>>()?,
         after: spec.after.iter().map(after).collect::<Result<_, _>>()?,
         array: spec.array.as_ref().map(array).transpose()?,
+        roles: spec.roles.iter().map(role).collect::<Result<_, _>>()?,
     })
 }
 
@@ -94,23 +95,34 @@ fn why(why: Option<&wire::Why>) -> Result<Why, Invalid> {
     Ok(Why { hypothesis: why.hypothesis.clone(), success: why.success.clone(), baseline: run("why.baseline", &why.baseline)? })
 }
 
-fn resources(ask: Option<&wire::ResourceAsk>) -> Result<ResourceAsk, Invalid> {
-    let ask = ask.ok_or_else(|| absent("resources", "how many nodes, and gpus or slots of each"))?;
-    let per_node = ask.per_node.as_ref().ok_or_else(|| absent("resources", "gpus or slots, at least 1"))?;
-    let model = |text: &String| GpuModel::parse(text).map_err(|invalid| invalid.of("resources.gpu.model"));
-    Ok(ResourceAsk {
-        nodes: ask.nodes,
-        per_node: PerNode {
-            gpus: per_node.gpus,
-            gpu_profile: profile(&per_node.gpu_profile)?,
-            gpu_share: per_node.gpu_share,
-            slots: per_node.slots,
-            gpu_models: per_node.gpu_models.iter().map(model).collect::<Result<_, _>>()?,
-            gpu_memory_bytes: per_node.gpu_memory_bytes,
-            cpus: per_node.cpus,
-            memory_bytes: per_node.memory_bytes,
-            disk_bytes: per_node.disk_bytes,
-        },
+/// What is asked; beside roles that of the first, where nothing else is said.
+fn resources(spec: &wire::JobSpec) -> Result<ResourceAsk, Invalid> {
+    if let (None, Some(first)) = (&spec.resources, spec.roles.first()) {
+        let GangRole { nodes, per_node, .. } = role(first)?;
+        return Ok(ResourceAsk { nodes, per_node });
+    }
+    let ask = spec.resources.as_ref().ok_or_else(|| absent("resources", "how many nodes, and gpus or slots of each"))?;
+    Ok(ResourceAsk { nodes: ask.nodes, per_node: per_node("resources", ask.per_node.as_ref())? })
+}
+
+fn role(role: &wire::GangRole) -> Result<GangRole, Invalid> {
+    let field = format!("roles.{}.resources", role.name);
+    Ok(GangRole { name: role.name.clone(), nodes: role.nodes, per_node: per_node(&field, role.per_node.as_ref())? })
+}
+
+fn per_node(field: &str, ask: Option<&wire::PerNode>) -> Result<PerNode, Invalid> {
+    let ask = ask.ok_or_else(|| absent(field, "gpus or slots, at least 1"))?;
+    let model = |text: &String| GpuModel::parse(text).map_err(|invalid| invalid.of(format!("{field}.gpu.model")));
+    Ok(PerNode {
+        gpus: ask.gpus,
+        gpu_profile: profile(&ask.gpu_profile)?,
+        gpu_share: ask.gpu_share,
+        slots: ask.slots,
+        gpu_models: ask.gpu_models.iter().map(model).collect::<Result<_, _>>()?,
+        gpu_memory_bytes: ask.gpu_memory_bytes,
+        cpus: ask.cpus,
+        memory_bytes: ask.memory_bytes,
+        disk_bytes: ask.disk_bytes,
     })
 }
 

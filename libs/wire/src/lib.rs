@@ -7,7 +7,7 @@ mod from_wire;
 mod to_wire;
 
 pub use from_wire::{after_when, job_spec_from_wire};
-pub use to_wire::{array_to_wire, job_spec_to_wire};
+pub use to_wire::{array_to_wire, job_spec_to_wire, role_to_wire};
 
 #[cfg(test)]
 mod tests {
@@ -65,6 +65,18 @@ mod tests {
             let spec = job_spec_from_wire(&types::JobSpec { resources: resources.clone(), ..least() }).unwrap();
             assert_eq!(job_spec_to_wire(&spec).resources, resources);
         }
+    }
+
+    #[test]
+    fn with_roles_the_resources_are_those_of_the_first() {
+        let per_node = |slots| Some(types::PerNode { slots, ..types::PerNode::default() });
+        let role = |name: &str, nodes, slots| types::GangRole { name: name.to_owned(), nodes, per_node: per_node(slots) };
+        let wire = types::JobSpec { resources: None, roles: vec![role("chief", 1, 2), role("worker", 4, 3)], ..least() };
+        let spec = job_spec_from_wire(&wire).unwrap();
+        assert_eq!((spec.resources.nodes, spec.resources.per_node.slots, spec.members(), spec.world_size()), (1, 2, 5, 14));
+        assert_eq!(job_spec_from_wire(&job_spec_to_wire(&spec)), Ok(spec));
+        let bare = types::JobSpec { resources: None, roles: vec![types::GangRole { per_node: None, ..role("chief", 1, 1) }], ..least() };
+        assert_eq!(job_spec_from_wire(&bare).unwrap_err().field, "roles.chief.resources");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use footplate_api::types as wire;
 use footplate_events::facts::{
-    AfterJob, AfterWhen, ArrayMember, DeadlineMissed, DocumentRef, JobSpec, Launcher, SourceRef, StopPolicy, StopSignal,
+    AfterJob, AfterWhen, ArrayMember, DeadlineMissed, DocumentRef, GangRole, JobSpec, Launcher, PerNode, SourceRef, StopPolicy, StopSignal,
 };
 
 /// The specification as clients see it: every field stated.
@@ -17,20 +17,7 @@ pub fn job_spec_to_wire(spec: &JobSpec) -> wire::JobSpec {
             success: spec.why.success.clone(),
             baseline: spec.why.baseline.map(|run| run.to_string()).unwrap_or_default(),
         }),
-        resources: Some(wire::ResourceAsk {
-            nodes: spec.resources.nodes,
-            per_node: Some(wire::PerNode {
-                gpus: ask.gpus,
-                gpu_profile: ask.gpu_profile.as_ref().map(ToString::to_string).unwrap_or_default(),
-                gpu_share: ask.gpu_share,
-                slots: ask.slots,
-                gpu_models: ask.gpu_models.iter().map(ToString::to_string).collect(),
-                gpu_memory_bytes: ask.gpu_memory_bytes,
-                cpus: ask.cpus,
-                memory_bytes: ask.memory_bytes,
-                disk_bytes: ask.disk_bytes,
-            }),
-        }),
+        resources: Some(wire::ResourceAsk { nodes: spec.resources.nodes, per_node: Some(per_node(ask)) }),
         placement: Some(wire::PlacementAsk {
             pool: spec.placement.pool.clone().unwrap_or_default(),
             nodes: spec.placement.nodes.iter().map(ToString::to_string).collect(),
@@ -87,7 +74,27 @@ pub fn job_spec_to_wire(spec: &JobSpec) -> wire::JobSpec {
         objectives: spec.objectives.iter().map(ToString::to_string).collect(),
         after: spec.after.iter().map(after).collect(),
         array: spec.array.as_ref().map(array_to_wire),
+        roles: spec.roles.iter().map(role_to_wire).collect(),
     }
+}
+
+fn per_node(ask: &PerNode) -> wire::PerNode {
+    wire::PerNode {
+        gpus: ask.gpus,
+        gpu_profile: ask.gpu_profile.as_ref().map(ToString::to_string).unwrap_or_default(),
+        gpu_share: ask.gpu_share,
+        slots: ask.slots,
+        gpu_models: ask.gpu_models.iter().map(ToString::to_string).collect(),
+        gpu_memory_bytes: ask.gpu_memory_bytes,
+        cpus: ask.cpus,
+        memory_bytes: ask.memory_bytes,
+        disk_bytes: ask.disk_bytes,
+    }
+}
+
+/// A role of a gang, as clients see it.
+pub fn role_to_wire(role: &GangRole) -> wire::GangRole {
+    wire::GangRole { name: role.name.clone(), nodes: role.nodes, per_node: Some(per_node(&role.per_node)) }
 }
 
 /// Which one of an array a job is, as clients see it.

@@ -78,6 +78,7 @@ async fn launch_document(client: &Client) -> Result<types::DocumentRef> {
         env: BTreeMap::new(),
         pass: Vec::new(),
         origin: BTreeMap::new(),
+        roles: Default::default(),
         sealed: None,
     };
     let data = serde_json::to_vec(&launch)?;

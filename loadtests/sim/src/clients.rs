@@ -42,6 +42,8 @@ pub(crate) struct Clients {
     parts: Dice,
     /// Taints and who tolerates them, deadlines, what is retried after it ran out of memory.
     more: Dice,
+    /// What has roles.
+    roles: Dice,
     book: Vec<Business>,
     runs: Vec<(RunId, JobSpec)>,
     nodes: Vec<NodeName>,
@@ -77,6 +79,7 @@ impl Clients {
             array: Dice::new(seed, "array"),
             parts: Dice::new(seed, "asks for parts"),
             more: Dice::new(seed, "more"),
+            roles: Dice::new(seed, "roles"),
             book: Vec::new(),
             runs: Vec::new(),
             nodes,
@@ -237,6 +240,25 @@ impl Clients {
         all
     }
 
+    /// Some gangs have a second role beside what they ask anyway, and some of these a third.
+    fn roles_of(&mut self, spec: &JobSpec) -> Vec<GangRole> {
+        let dice = &mut self.roles;
+        // Parts of GPUs are asked by jobs without roles.
+        let whole = spec.resources.per_node.gpu_share == 0 && spec.resources.per_node.gpu_profile.is_none();
+        if !dice.chance(150) || !whole {
+            return Vec::new();
+        }
+        let ResourceAsk { nodes, per_node } = spec.resources.clone();
+        let mut roles = vec![GangRole { name: "worker".to_owned(), nodes, per_node }];
+        for name in ["chief", "ps"].into_iter().take(dice.between(1, 2) as usize) {
+            let units = dice.between(1, 2) as u32;
+            let (gpus, slots) = if dice.chance(700) { (units, 0) } else { (0, units) };
+            let nodes = dice.between(1, 2) as u32;
+            roles.push(GangRole { name: name.to_owned(), nodes, per_node: PerNode { gpus, slots, ..PerNode::default() } });
+        }
+        roles
+    }
+
     fn submit(&mut self, wire: &mut Wire, state: &State) {
         if self.jobs_left == 0 {
             return;
@@ -244,6 +266,7 @@ impl Clients {
         let spec = self.spec(wire.now);
         let mut spec = JobSpec { after: self.after(), ..spec };
         self.part(&mut spec.resources.per_node);
+        spec.roles = self.roles_of(&spec);
         let beside = BTreeSet::new();
         if admit(state, &spec, self.dice.chance(200)).is_err() || can_follow(state, &project(), &spec, &beside).is_err() {
             return;

@@ -4620,6 +4620,9 @@ pub struct Job {
     /// The share of the one GPU of each node, in thousandths; 0 for all of it.
     #[prost(uint32, tag = "22")]
     pub gpu_share: u32,
+    /// Its roles; empty for a gang whose members all ask the same. Else gpus_per_node and slots_per_node are those of the first role, nodes all members.
+    #[prost(message, repeated, tag = "23")]
+    pub roles: ::prost::alloc::vec::Vec<super::super::types::v1::GangRole>,
 }
 impl ::prost::Name for Job {
     const NAME: &'static str = "Job";

@@ -108,6 +108,9 @@ pub struct MemberSummary {
     pub gpu_share: u32,
     #[prost(uint64, tag = "11")]
     pub gpu_memory_bytes: u64,
+    /// Its role; empty in a gang without.
+    #[prost(string, tag = "12")]
+    pub role: ::prost::alloc::string::String,
 }
 impl ::prost::Name for MemberSummary {
     const NAME: &'static str = "MemberSummary";
@@ -618,6 +621,28 @@ impl ::prost::Name for AfterJob {
         "/footplate.types.v1.AfterJob".into()
     }
 }
+/// One role of a gang, such as chief, worker, ps, evaluator.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GangRole {
+    /// Each once: 1 to 63 of a-z, 0-9, `-` and `_`.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// How many members it has, on nodes of their own; members of other roles may stand beside them.
+    #[prost(uint32, tag = "2")]
+    pub nodes: u32,
+    #[prost(message, optional, tag = "3")]
+    pub per_node: ::core::option::Option<PerNode>,
+}
+impl ::prost::Name for GangRole {
+    const NAME: &'static str = "GangRole";
+    const PACKAGE: &'static str = "footplate.types.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "footplate.types.v1.GangRole".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/footplate.types.v1.GangRole".into()
+    }
+}
 /// Which one of an array a job is: jobs of one submission that differ in one number.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ArrayMember {
@@ -704,6 +729,9 @@ pub struct JobSpec {
     /// Jobs of the same project whose ends it waits for, each once: at most 64, and all of these conditions must hold.
     #[prost(message, repeated, tag = "23")]
     pub after: ::prost::alloc::vec::Vec<AfterJob>,
+    /// The roles of its gang, each with resources of its own; all of them are placed, or none. With roles `resources` is absent, or that of the first.
+    #[prost(message, repeated, tag = "25")]
+    pub roles: ::prost::alloc::vec::Vec<GangRole>,
     /// Absent for a job of no array. SubmitArray says it of each of its jobs; a job that repeats one says it itself.
     #[prost(message, optional, tag = "24")]
     pub array: ::core::option::Option<ArrayMember>,

@@ -24,7 +24,7 @@ pub struct MemberReady {
     pub node: NodeName,
     /// Under which generation.
     pub epoch: Epoch,
-    /// Where rank 0 will wait; from member 0 alone.
+    /// Where rank 0 will wait, from member 0; in a gang of roles every member names a port of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rendezvous: Option<Rendezvous>,
 }

@@ -161,6 +161,9 @@ pub struct MemberPlacement {
     /// Memory it claims, in bytes.
     #[serde(default)]
     pub memory_bytes: u64,
+    /// Its role; absent in a gang without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
     /// The rank of its first worker.
     pub first_rank: Rank,
     /// How many workers it has.

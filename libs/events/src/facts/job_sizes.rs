@@ -22,11 +22,12 @@ impl JobSpec {
         let within = |field: &str, value: u64, most: u64| {
             if value <= most { Ok(()) } else { Err(Invalid::new(field, value, format!("0 to {most}"))) }
         };
-        let per_node = &self.resources.per_node;
-        within("resources.cpus", per_node.cpus.into(), Self::CPUS_MAX.into())?;
-        within("resources.memory", per_node.memory_bytes, Self::BYTES_MAX)?;
-        within("resources.disk", per_node.disk_bytes, Self::BYTES_MAX)?;
-        within("resources.gpu.memory", per_node.gpu_memory_bytes, Self::BYTES_MAX)?;
+        for asked in self.asks() {
+            within(&asked.field(".cpus"), asked.per_node.cpus.into(), Self::CPUS_MAX.into())?;
+            within(&asked.field(".memory"), asked.per_node.memory_bytes, Self::BYTES_MAX)?;
+            within(&asked.field(".disk"), asked.per_node.disk_bytes, Self::BYTES_MAX)?;
+            within(&asked.field(".gpu.memory"), asked.per_node.gpu_memory_bytes, Self::BYTES_MAX)?;
+        }
         within("stop.grace", self.stop.grace.0, Self::STOP_MAX_MS)?;
         within("stop.notify.before", self.stop.notice.map_or(0, |notice| notice.before.0), Self::STOP_MAX_MS)?;
         within("masked (count)", self.masked.len() as u64, Self::MASKED_MAX as u64)?;
@@ -45,7 +46,9 @@ impl JobSpec {
             self.labels.iter().chain(&self.placement.labels).map(|(key, value)| stored_bytes(key).saturating_add(stored_bytes(value)));
         let texts = self.texts().map(|(_, _, text)| stored_bytes(text));
         let nodes = self.placement.nodes.iter().chain(&self.placement.exclude).map(|name| stored_bytes(name.as_str()));
-        let models = self.resources.per_node.gpu_models.iter().map(|model| stored_bytes(model.as_str()));
+        // With roles those of the first stand there twice.
+        let of_roles = self.roles.iter().flat_map(|role| &role.per_node.gpu_models);
+        let models = self.resources.per_node.gpu_models.iter().chain(of_roles).map(|model| stored_bytes(model.as_str()));
         let objectives = self.objectives.iter().map(|name| stored_bytes(name.as_str()));
         let tolerations = self.placement.tolerations.iter().map(|toleration| stored_bytes(&toleration.to_string()));
         let names = [self.name.as_str(), self.experiment.as_str()].into_iter().map(stored_bytes);

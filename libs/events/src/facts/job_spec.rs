@@ -1,6 +1,6 @@
 //! What a job asks, as it stands in the ledger. Long things (argv, environment, config) are documents, named by digest.
 
-use super::{AfterJob, ArrayMember};
+use super::{AfterJob, ArrayMember, GangRole};
 use footplate_types::{
     AttemptNumber, Digest, DisplayName, GpuModel, Invalid, MetricName, MigProfile, Millis, NodeName, QueueName, RunId, Taint, Timestamp,
     Toleration,
@@ -385,6 +385,10 @@ pub struct JobSpec {
     /// The jobs whose ends it waits for before it gets in line: all of these conditions must hold. When one never can, the job ends by itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<AfterJob>,
+    /// The roles of its gang, each with resources of its own; all of them are placed, or none. Empty: all members ask the same, `resources`. With roles
+    /// `resources` are those of the first, for whoever knows no roles.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub roles: Vec<GangRole>,
     /// Which one of an array it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<ArrayMember>,
@@ -432,27 +436,25 @@ impl JobSpec {
             masked: Vec::new(),
             objectives: Vec::new(),
             after: Vec::new(),
+            roles: Vec::new(),
             array: None,
         }
     }
 
-    /// Workers of one node: one a GPU or slot.
-    pub const fn workers_per_node(&self) -> u32 {
-        let per_node = &self.resources.per_node;
-        if per_node.gpus > 0 { per_node.gpus } else { per_node.slots }
-    }
-
     /// Workers of the whole gang.
-    pub const fn world_size(&self) -> u32 {
-        self.resources.nodes.saturating_mul(self.workers_per_node())
+    pub fn world_size(&self) -> u32 {
+        self.asks().fold(0, |sum, asked| sum.saturating_add(asked.nodes.saturating_mul(asked.workers_per_node())))
     }
 
-    /// An upper estimate of the bytes of this gang's placement: 224 a member, 72 more where it has parts of GPUs, 50 a GPU (a UUID of 40 characters),
-    /// 8 a slot.
+    /// An upper estimate of the bytes of this gang's placement: 224 a member and the name of its role, 72 more where it has parts of GPUs, 50 a GPU (a UUID of
+    /// 40 characters), 8 a slot.
     fn placement_bytes(&self) -> u64 {
-        let per_node = &self.resources.per_node;
-        let parts = if per_node.gpu_share > 0 || per_node.gpu_profile.is_some() { 72 } else { 0 };
-        u64::from(self.resources.nodes) * (224 + parts + 50 * u64::from(per_node.gpus) + 8 * u64::from(per_node.slots))
+        let each = |asked: super::Asked<'_>| {
+            let role = asked.role.map_or(0, |role| role.len() as u64 + 12);
+            let parts = if asked.per_node.gpu_share > 0 || asked.per_node.gpu_profile.is_some() { 72 } else { 0 };
+            224 + role + parts + 50 * u64::from(asked.per_node.gpus) + 8 * u64::from(asked.per_node.slots)
+        };
+        self.asks().fold(0, |sum: u64, asked| sum.saturating_add(u64::from(asked.nodes).saturating_mul(each(asked))))
     }
 
     /// Checks what serde cannot: every number against its limits. The first fault is told.
@@ -460,16 +462,24 @@ impl JobSpec {
         let within = |field: &str, value: u64, least: u64, most: u64| {
             if (least..=most).contains(&value) { Ok(()) } else { Err(Invalid::new(field, value, format!("{least} to {most}"))) }
         };
-        within("resources.nodes", self.resources.nodes.into(), 1, Self::NODES_MAX.into())?;
-        let per_node = &self.resources.per_node;
-        if (per_node.gpus == 0) == (per_node.slots == 0) {
-            let given = format!("gpus: {}, slots: {}", per_node.gpus, per_node.slots);
-            return Err(Invalid::new("resources", given, "exactly one of gpus and slots, at least 1"));
+        self.validate_roles()?;
+        for asked in self.asks() {
+            within(&asked.field(".nodes"), asked.nodes.into(), 1, Self::NODES_MAX.into())?;
+            let per_node = asked.per_node;
+            if (per_node.gpus == 0) == (per_node.slots == 0) {
+                let given = format!("gpus: {}, slots: {}", per_node.gpus, per_node.slots);
+                return Err(Invalid::new(asked.field(""), given, "exactly one of gpus and slots, at least 1"));
+            }
+            within(&asked.field(".gpus or slots"), asked.workers_per_node().into(), 1, Self::WORKERS_PER_NODE_MAX.into())?;
+            if per_node.gpus == 0 && (!per_node.gpu_models.is_empty() || per_node.gpu_memory_bytes > 0) {
+                return Err(Invalid::new(asked.field(".gpu"), "a model or memory", "only together with gpus of at least 1"));
+            }
+            within(&format!("{} (count)", asked.field(".gpu.model")), per_node.gpu_models.len() as u64, 0, Self::LIST_MAX as u64)?;
+            per_node.validate_gpus()?;
         }
-        within("resources.gpus or slots", self.workers_per_node().into(), 1, Self::WORKERS_PER_NODE_MAX.into())?;
+        within("roles (members of all)", self.members().into(), 1, Self::NODES_MAX.into())?;
         within("resources (nodes times workers)", self.world_size().into(), 1, Self::WORKERS_MAX.into())?;
         within("resources (bytes of a placement)", self.placement_bytes(), 0, Self::PLACEMENT_BYTES_MAX)?;
-        per_node.validate_gpus()?;
         if self.priority.unsigned_abs() > Self::PRIORITY_MAX {
             return Err(Invalid::new("priority", self.priority, format!("-{most} to {most}", most = Self::PRIORITY_MAX)));
         }
@@ -485,7 +495,6 @@ impl JobSpec {
             ("placement.exclude", self.placement.exclude.len()),
             ("placement.nodes", self.placement.nodes.len()),
             ("placement.labels", self.placement.labels.len()),
-            ("resources.gpu.model", per_node.gpu_models.len()),
             ("retry.exit_codes", self.retry.exit_codes.len()),
             ("objectives", self.objectives.len()),
         ] {

@@ -41,6 +41,32 @@ pub enum Order {
     },
 }
 
+/// The role of a member, in a gang of roles.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TaskRole {
+    /// What it is called.
+    pub name: String,
+    /// All roles of the gang, in the order of its members.
+    pub roles: Vec<RoleSize>,
+    /// A port on the node of each member, in their order, from the launch on: kept free until the member's first worker is started. Empty where an agent
+    /// knows no roles.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<u16>,
+}
+
+/// How large a role is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RoleSize {
+    /// What it is called.
+    pub name: String,
+    /// How many members it has.
+    pub members: u32,
+    /// How many workers each of them has.
+    pub workers: u32,
+}
+
 /// One member that a node should hold: everything its agent needs, so that it asks nobody.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -108,6 +134,9 @@ pub struct Task {
     /// The metric that the sweep of this trial goes by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objective: Option<MetricName>,
+    /// Its role, in a gang of roles.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<TaskRole>,
     /// Which one of an array the job is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<ArrayMember>,

@@ -119,6 +119,7 @@ pub(crate) fn spec() -> JobSpec {
         // Added later: absent from what was written before.
         objectives: Vec::new(),
         after: Vec::new(),
+        roles: Vec::new(),
         array: None,
     }
 }
@@ -182,6 +183,7 @@ fn job_events() -> Vec<(Subject, Event)> {
         slots: vec![SlotIndex(3)],
         cpus: 64,
         memory_bytes: 512 << 30,
+        role: None,
         first_rank: Rank(0),
         workers: 8,
     };

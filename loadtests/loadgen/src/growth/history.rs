@@ -116,6 +116,7 @@ impl History {
             slots: vec![SlotIndex((number / NODES) % 64)],
             cpus: 1,
             memory_bytes: 0,
+            role: None,
             first_rank: rank,
             workers: 1,
         };

@@ -3,7 +3,7 @@
 use super::units::{Piece, Unit, Units, counts};
 use super::{Checked, Found};
 use crate::instance::Service;
-use footplate_events::facts::{JobSpec, Outcome, QueueConfigured};
+use footplate_events::facts::{JobSpec, Outcome, PerNode, QueueConfigured};
 use footplate_events::{Aggregate, Event, Recorded};
 use footplate_types::{EventId, GpuUuid, NodeName, NodeShape, QueueName, RequestId, RunId, Taint};
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,8 +90,9 @@ impl JobBook {
 
     /// Thousandths of GPUs, and slots, of the whole gang.
     pub(super) fn asks(&self) -> (u64, u64) {
-        let (nodes, each) = (u64::from(self.spec.resources.nodes), &self.spec.resources.per_node);
-        (nodes * u64::from(each.gpus) * counts(each), nodes * u64::from(each.slots))
+        let members = self.members();
+        let sum = |units: fn(&PerNode) -> u64| members.iter().map(|(_, each)| units(each)).sum();
+        (sum(|each| u64::from(each.gpus) * counts(each)), sum(|each| each.slots.into()))
     }
 }
 

@@ -3,7 +3,7 @@
 use super::book::{Book, JobBook, NodeBook};
 use super::units::{ALL, is_asked};
 use super::{Checked, Found};
-use footplate_events::facts::WaitReason;
+use footplate_events::facts::{PerNode, WaitReason};
 use footplate_scheduler_core::{State, explain};
 use footplate_types::{NodeName, RunId, Timestamp};
 
@@ -15,8 +15,8 @@ pub(crate) struct Unrest {
 }
 
 /// Whether a node could take a member, were it empty.
-fn suits(name: &NodeName, node: &NodeBook, job: &JobBook) -> bool {
-    let (ask, each) = (&job.spec.placement, &job.spec.resources.per_node);
+fn suits(name: &NodeName, node: &NodeBook, job: &JobBook, each: &PerNode) -> bool {
+    let ask = &job.spec.placement;
     let named = ask.nodes.is_empty() || ask.nodes.contains(name);
     let gpus = node.shape.gpus.iter().filter(|gpu| is_asked(gpu, each)).count();
     let welcome = node.taints.keys().all(|taint| ask.tolerates(taint));
@@ -25,8 +25,8 @@ fn suits(name: &NodeName, node: &NodeBook, job: &JobBook) -> bool {
 }
 
 impl Book {
-    /// Whether an open node could take a member now.
-    fn has_room(&self, name: &NodeName, node: &NodeBook, job: &JobBook) -> bool {
+    /// Whether an open node could take a member of a job without roles now.
+    pub(super) fn has_room(&self, name: &NodeName, node: &NodeBook, job: &JobBook) -> bool {
         let each = &job.spec.resources.per_node;
         let taken = |unit: String| self.units.taken(&(name.clone(), unit));
         let parts = if each.gpu_share > 0 { each.gpu_share.into() } else { ALL };
@@ -37,7 +37,7 @@ impl Book {
         let usable = node.shape.gpus.iter().filter(|gpu| is_asked(gpu, each) && node.bad_since(&gpu.uuid).is_none());
         let gpus = usable.filter(has_room).count();
         let slots = (0..node.shape.slots).filter(|slot| taken(format!("slot {slot}")).0 == 0).count();
-        node.is_open() && suits(name, node, job) && gpus >= each.gpus as usize && slots >= each.slots as usize
+        node.is_open() && suits(name, node, job, each) && gpus >= each.gpus as usize && slots >= each.slots as usize
     }
 
     /// Every reason that is true of a pending job; none: it could start.
@@ -58,10 +58,14 @@ impl Book {
         if self.would_exceed(job) {
             reasons.push("quota");
         }
-        let asked = job.spec.resources.nodes as usize;
-        if self.nodes.iter().filter(|(name, node)| suits(name, node, job)).count() < asked {
+        let members = job.members();
+        let too_few = |(role, each): &(Option<&str>, &PerNode)| {
+            let asked = members.iter().filter(|(other, _)| other == role).count();
+            self.nodes.iter().filter(|(name, node)| suits(name, node, job, each)).count() < asked
+        };
+        if members.iter().any(too_few) {
             reasons.push("no-such-node");
-        } else if self.nodes.iter().filter(|(name, node)| self.has_room(name, node, job)).count() < asked {
+        } else if !self.could_seat(job) {
             reasons.push("resources");
         }
         reasons

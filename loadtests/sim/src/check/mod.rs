@@ -8,6 +8,7 @@ mod end;
 mod ground;
 mod job;
 mod placing;
+mod roles;
 mod units;
 
 pub(crate) use end::Unrest;
@@ -44,6 +45,7 @@ type Checked = Result<(), Found>;
 fn rare(event: &Event) -> Option<&'static str> {
     match event {
         Event::TermBegan(_) => Some("terms"),
+        Event::JobPlaced(placed) if placed.members.iter().any(|member| member.role.is_some()) => Some("gangs of roles"),
         Event::JobPlaced(placed) if placed.members.iter().any(|member| member.gpu_share > 0) => Some("shares"),
         Event::JobPlaced(placed) if placed.members.iter().any(|member| member.gpu_profile.is_some()) => Some("slices"),
         Event::JobPlaced(placed) if placed.members.len() > 1 => Some("gangs"),

@@ -52,8 +52,9 @@ impl Book {
             Ok(void) => void,
             Err((rule, detail)) => return wrong(rule, detail),
         };
-        let ask = &job.spec.resources.per_node;
-        let members: BTreeMap<u32, MemberBook> = fact.members.iter().map(|member| (member.member.0, MemberBook::of(member, ask))).collect();
+        let asked = job.members();
+        let members = fact.members.iter().zip(&asked);
+        let members: BTreeMap<u32, MemberBook> = members.map(|(member, (_, ask))| (member.member.0, MemberBook::of(member, ask))).collect();
         if !void {
             for ((node, unit), piece) in members.values().flat_map(|member| &member.pieces) {
                 let gpus = self.nodes.get(node).into_iter().flat_map(|book| &book.shape.gpus);
@@ -75,7 +76,7 @@ impl Book {
     fn void(&self, job: &JobBook, fact: &JobPlaced) -> Result<bool, (&'static str, String)> {
         let seen = fact.view.sequence;
         let mut void = false;
-        for member in &fact.members {
+        for (member, (_, ask)) in fact.members.iter().zip(job.members()) {
             let Some(node) = self.nodes.get(&member.node) else { return Err(("closed", format!("{} is not known", member.node))) };
             let other_epoch = (node.epoch != member.epoch.0).then_some(node.registered_at);
             for since in [node.lost, node.drained, other_epoch].into_iter().flatten() {
@@ -92,7 +93,6 @@ impl Book {
             if let Some((taint, since)) = minded {
                 return Err(("taint", format!("{} had the taint {taint} since {since}, seen up to {seen}", member.node)));
             }
-            let ask = &job.spec.resources.per_node;
             let is_there = |gpu: &footplate_types::GpuUuid| node.shape.gpus.iter().any(|known| known.uuid == *gpu && is_asked(known, ask));
             if ask.gpu_share > 0 && !node.shape.share_gpus {
                 return Err(("units", format!("{} shares no GPU: {member:?}", member.node)));
@@ -158,20 +158,20 @@ impl Book {
 
 /// A gang is placed whole: as many members as asked, each on a node of its own with all that was asked of each.
 fn whole(job: &JobBook, fact: &JobPlaced) -> Result<(), (&'static str, String)> {
-    let (spec, each) = (&job.spec, &job.spec.resources.per_node);
-    if fact.members.len() != spec.resources.nodes as usize {
-        return Err(("gang", format!("{} members placed, {} asked", fact.members.len(), spec.resources.nodes)));
+    let (spec, asked) = (&job.spec, job.members());
+    if fact.members.len() != asked.len() {
+        return Err(("gang", format!("{} members placed, {} asked", fact.members.len(), asked.len())));
     }
-    let nodes: BTreeSet<&NodeName> = fact.members.iter().map(|member| &member.node).collect();
+    let nodes: BTreeSet<(&Option<String>, &NodeName)> = fact.members.iter().map(|member| (&member.role, &member.node)).collect();
     if nodes.len() != fact.members.len() {
-        return Err(("gang", "two members on one node".to_owned()));
+        return Err(("gang", "two members of one role on one node".to_owned()));
     }
-    let memory = if each.gpu_share > 0 { each.gpu_memory_bytes } else { 0 };
-    let is_full = |member: &MemberPlacement| {
+    let is_full = |(member, (role, each)): (&MemberPlacement, &(Option<&str>, &PerNode))| {
+        let memory = if each.gpu_share > 0 { each.gpu_memory_bytes } else { 0 };
         let parts = (member.gpu_share, &member.gpu_profile, member.gpu_memory_bytes) == (each.gpu_share, &each.gpu_profile, memory);
-        parts && member.gpus.len() == each.gpus as usize && member.slots.len() == each.slots as usize
+        parts && member.role.as_deref() == *role && member.gpus.len() == each.gpus as usize && member.slots.len() == each.slots as usize
     };
-    if !fact.members.iter().all(is_full) {
+    if !fact.members.iter().zip(&asked).all(is_full) {
         return Err(("gang", "a member has not what was asked".to_owned()));
     }
     let is_wrong = |member: &MemberPlacement| {

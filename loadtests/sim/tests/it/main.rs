@@ -33,6 +33,7 @@ fn no_seed_breaks_a_rule_and_the_runs_meet_what_they_are_for() {
         "behind others of an array",
         "shares",
         "slices",
+        "gangs of roles",
     ];
     for what in met {
         assert!(figures.seen.get(what).is_some_and(|count| *count > 0), "no run met this: {what}; {:?}", figures.seen);

@@ -118,7 +118,7 @@ fn row(job: &Job, letters: usize, now: Timestamp) -> Row {
         job.queue.clone(),
         job.priority.to_string(),
         state(job),
-        view::shape(job),
+        asks(job),
         view::since(&job.submitted_at, now),
         place(job),
         nodes(job),
@@ -128,6 +128,26 @@ fn row(job: &Job, letters: usize, now: Timestamp) -> Row {
         job.project.clone(),
     ];
     Row { id: job.run_id.clone(), cells, data: json::to_value(job) }
+}
+
+/// What it asks: of a gang of roles for each of them.
+fn asks(job: &Job) -> String {
+    if job.roles.is_empty() {
+        return view::shape(job);
+    }
+    let of_role = |role: &footplate_api::types::GangRole| {
+        let each = role.per_node.clone().unwrap_or_default();
+        let asks = Job {
+            nodes: role.nodes,
+            gpus_per_node: each.gpus,
+            slots_per_node: each.slots,
+            gpu_profile: each.gpu_profile,
+            gpu_share: each.gpu_share,
+            ..Job::default()
+        };
+        format!("{} {}", role.name, view::shape(&asks))
+    };
+    job.roles.iter().map(of_role).collect::<Vec<_>>().join(" + ")
 }
 
 fn state(job: &Job) -> String {

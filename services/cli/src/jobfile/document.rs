@@ -4,6 +4,7 @@
 
 use super::after::AfterItem;
 use super::array::ArraySection;
+use super::role::RoleSection;
 use super::units::{AtLeast, Backoff, Deadline, Size, Span};
 use crate::capture::{DirtyRule, LfsRule, MAX_UNTRACKED_DEFAULT, SubmoduleRule};
 use footplate_types::{DisplayName, GpuModel, MigProfile, NodeName, ProjectName, QueueName, Toleration};
@@ -69,6 +70,9 @@ pub struct JobFile {
     /// What each node gives, and how many.
     #[serde(default)]
     pub resources: ResourcesSection,
+    /// Roles of its gang, each with resources of its own, by name in the order in which their members are numbered; all of them are placed, or none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub roles: Vec<RoleSection>,
     /// Where it may stand.
     #[serde(default)]
     pub placement: PlacementSection,
@@ -234,6 +238,15 @@ pub struct ResourcesSection {
 impl Default for ResourcesSection {
     fn default() -> Self {
         Self { nodes: 1, gpus: None, slots: None, gpu: GpuSection::default(), cpus: None, memory: None, disk: None }
+    }
+}
+
+impl ResourcesSection {
+    /// Whether anything is said in it.
+    pub(super) fn is_given(&self) -> bool {
+        let Self { nodes, gpus, slots, gpu, cpus, memory, disk } = self;
+        let of_kind = !gpu.model.is_empty() || gpu.memory.is_some();
+        *nodes != 1 || of_kind || gpus.is_some() || slots.is_some() || cpus.is_some() || memory.is_some() || disk.is_some()
     }
 }
 

@@ -12,6 +12,7 @@ mod merge;
 mod problem;
 mod read;
 mod reference;
+mod role;
 mod schema;
 mod units;
 mod yaml;
@@ -24,6 +25,7 @@ pub use keys::{NOT_BUILT, nearest};
 pub(crate) use merge::{deep_merge, extended, load as document, set};
 pub use problem::{Problem, Problems};
 pub use reference::reference_page;
+pub use role::{RoleEnvSection, RoleSection};
 pub use schema::json_schema;
 pub use units::{AtLeast, Backoff, Deadline, Size, Span};
 pub use yaml::FILE_BYTES_MAX;
@@ -83,16 +85,28 @@ pub fn resolve(mut document: Map<String, Value>, sets: &[String]) -> Result<Reso
 
 /// What the types alone cannot say.
 fn check(file: &JobFile, problems: &mut Problems) {
-    let resources = &file.resources;
+    check_resources(&file.resources, "resources", problems);
+    role::check(&file.roles, &file.resources, problems);
+    if file.source.git.is_some() && file.source.path.is_some() {
+        problems.add("source", "takes `git` or `path`, not both");
+    }
+    check_run(Some(&file.run), "run", problems);
+    if let Some(array) = &file.array {
+        array.check(problems);
+    }
+    check_vars(file.env.vars.keys().chain(&file.env.pass), problems);
+}
+
+fn check_resources(resources: &ResourcesSection, path: &str, problems: &mut Problems) {
     if resources.nodes == 0 {
-        problems.add("resources.nodes", "0 is not allowed; a job stands on at least 1 node");
+        problems.add(format!("{path}.nodes"), "0 is not allowed; a job stands on at least 1 node");
     }
     match (resources.gpus, resources.slots) {
         (Some(0), None | Some(0)) => {
-            problems.add("resources.gpus", "0 is not allowed; leave it out and ask for `slots` to run without GPUs")
+            problems.add(format!("{path}.gpus"), "0 is not allowed; leave it out and ask for `slots` to run without GPUs")
         }
-        (None, Some(0)) => problems.add("resources.slots", "0 is not allowed; a node gives at least 1 slot"),
-        (Some(gpus), Some(slots)) if gpus > 0 && slots > 0 => problems.add("resources", "takes `gpus` or `slots`, not both"),
+        (None, Some(0)) => problems.add(format!("{path}.slots"), "0 is not allowed; a node gives at least 1 slot"),
+        (Some(gpus), Some(slots)) if gpus > 0 && slots > 0 => problems.add(path, "takes `gpus` or `slots`, not both"),
         _ => {}
     }
     let gpu = &resources.gpu;
@@ -104,27 +118,28 @@ fn check(file: &JobFile, problems: &mut Problems) {
     }
     let asks_kind = !gpu.model.is_empty() || gpu.memory.is_some() || gpu.mig.is_some() || gpu.share.is_some();
     if asks_kind && resources.gpus.unwrap_or(0) == 0 {
-        problems.add("resources.gpu", "names a kind of GPU, but `resources.gpus` asks for none");
+        problems.add(format!("{path}.gpu"), format!("names a kind of GPU, but `{path}.gpus` asks for none"));
     }
-    if file.source.git.is_some() && file.source.path.is_some() {
-        problems.add("source", "takes `git` or `path`, not both");
-    }
-    match &file.run {
-        Run::Shell(line) if line.trim().is_empty() => problems.add("run", "is empty"),
-        Run::Argv(words) if words.first().is_none_or(|word| word.is_empty()) => problems.add("run", "names no program"),
+}
+
+fn check_run(run: Option<&Run>, path: &str, problems: &mut Problems) {
+    let Some(run) = run else { return };
+    match run {
+        Run::Shell(line) if line.trim().is_empty() => problems.add(path, "is empty"),
+        Run::Argv(words) if words.first().is_none_or(|word| word.is_empty()) => problems.add(path, "names no program"),
         Run::Shell(_) | Run::Argv(_) => {}
     }
-    let zero_byte = match &file.run {
+    let zero_byte = match run {
         Run::Shell(line) => line.contains('\0'),
         Run::Argv(words) => words.iter().any(|word| word.contains('\0')),
     };
     if zero_byte {
-        problems.add("run", "holds a zero byte, which no program can be given");
+        problems.add(path, "holds a zero byte, which no program can be given");
     }
-    if let Some(array) = &file.array {
-        array.check(problems);
-    }
-    for name in file.env.vars.keys().chain(&file.env.pass) {
+}
+
+fn check_vars<'a>(names: impl Iterator<Item = &'a String>, problems: &mut Problems) {
+    for name in names {
         if name.is_empty() || name.contains(['=', '\0']) {
             problems.add("env", format!("{name:?} is no name of a variable"));
         } else if name.starts_with("FOOTPLATE_") {

@@ -1,6 +1,6 @@
 //! From a merged document to typed sections: short forms made long, empty sections dropped, every fault gathered with its path.
 
-use super::{AfterItem, ArraySection, Problems, after, array, document::*, keys, schema};
+use super::{AfterItem, ArraySection, Problems, RoleSection, after, array, document::*, keys, role, schema};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
@@ -25,6 +25,7 @@ pub(super) fn normalise(document: &mut Map<String, Value>, problems: &mut Proble
     }
     after::normalise(document, problems);
     array::normalise(document, problems);
+    role::normalise(document, problems);
     let models = document.get_mut("resources").and_then(|section| section.get_mut("gpu")).and_then(|section| section.get_mut("model"));
     if let Some(value) = models.filter(|value| value.is_string()) {
         *value = json!([value.take()]);
@@ -114,6 +115,7 @@ fn each_key(document: &Map<String, Value>, problems: &mut Problems) {
             "data" => one::<Vec<DataItem>>(key, value, problems),
             "after" => one::<Vec<AfterItem>>(key, value, problems),
             "array" => one::<ArraySection>(key, value, problems),
+            "roles" => one::<Vec<RoleSection>>(key, value, problems),
             "checkpoints" => section::<CheckpointsSection>(key, value, problems),
             "seeds" => section::<SeedsSection>(key, value, problems),
             _ => {}

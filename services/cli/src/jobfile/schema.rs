@@ -16,6 +16,7 @@ pub fn json_schema() -> &'static Value {
             with_short_form(&mut schema["properties"][section], json!({"type": "string"}));
         }
         with_short_form(&mut schema["properties"]["array"], json!({"type": ["string", "integer"]}));
+        with_short_form(&mut schema["properties"]["roles"], json!({"type": "object"}));
         let after = &mut schema["properties"]["after"];
         with_short_form(&mut after["items"], json!({"type": "string"}));
         with_short_form(after, json!({"type": "string"}));

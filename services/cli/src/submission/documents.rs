@@ -1,12 +1,12 @@
 //! The documents of a job: the resolved job file, the program's config, the launch document; each masked, with the real values sealed apart.
 
 use crate::{
-    jobfile::{JobFile, Resolved, Run, canonical},
+    jobfile::{JobFile, Resolved, RoleSection, Run, canonical},
     scrub,
 };
 use footplate_events::{
     facts::DocumentRef,
-    messages::{LaunchDocument, RunCommand, SEALED_PREFIX, SealedDocument},
+    messages::{LaunchDocument, RoleLaunch, RunCommand, SEALED_PREFIX, SealedDocument},
 };
 use footplate_types::Digest;
 use serde_json::Value;
@@ -45,6 +45,7 @@ impl Documents {
             setup: file.setup.clone().unwrap_or_default(),
             env: file.env.vars.clone(),
             pass: file.env.pass.clone(),
+            roles: file.roles.iter().filter_map(role_launch).collect(),
             origin,
             sealed: None,
         };
@@ -83,23 +84,51 @@ fn masked_document(document: &Value, masked: &mut Vec<String>) -> Value {
         }
     };
     for key in ["run", "setup"] {
-        match document.get_mut(key) {
-            Some(Value::String(line)) => {
-                if let Some(clean) = scrub::scrub_line(line) {
-                    *line = clean;
-                    tell(key.to_owned());
-                }
-            }
-            Some(Value::Array(words)) => {
-                let texts: Vec<String> = words.iter().map(|word| word.as_str().unwrap_or_default().to_owned()).collect();
-                let (clean, places) = scrub::scrub_argv(&texts);
-                *words = clean.into_iter().map(Value::String).collect();
-                places.into_iter().for_each(|at| tell(format!("{key}[{at}]")));
-            }
-            _ => {}
+        if let Some(command) = document.get_mut(key) {
+            mask_command(command, key, &mut tell);
+        }
+    }
+    for (at, role) in document.get_mut("roles").and_then(Value::as_array_mut).into_iter().flatten().enumerate() {
+        if let Some(command) = role.get_mut("run") {
+            mask_command(command, &format!("roles[{at}].run"), &mut tell);
         }
     }
     document
+}
+
+/// Masks what is secret in a line or in a program's arguments.
+fn mask_command(command: &mut Value, path: &str, tell: &mut impl FnMut(String)) {
+    match command {
+        Value::String(line) => {
+            if let Some(clean) = scrub::scrub_line(line) {
+                *line = clean;
+                tell(path.to_owned());
+            }
+        }
+        Value::Array(words) => {
+            let texts: Vec<String> = words.iter().map(|word| word.as_str().unwrap_or_default().to_owned()).collect();
+            let (clean, places) = scrub::scrub_argv(&texts);
+            *words = clean.into_iter().map(Value::String).collect();
+            places.into_iter().for_each(|at| tell(format!("{path}[{at}]")));
+        }
+        _ => {}
+    }
+}
+
+/// What the members of a role are started with, where it differs from what all are.
+fn role_launch(role: &RoleSection) -> Option<(String, RoleLaunch)> {
+    let launch = RoleLaunch { run: role.run.as_ref().map(command), env: role.env.vars.clone() };
+    (launch != RoleLaunch::default()).then(|| (role.name.clone(), launch))
+}
+
+/// The same as it really is, of a role in which something is masked.
+fn sealed_role((real, masked): (&RoleSection, &RoleSection)) -> Option<(String, RoleLaunch)> {
+    let vars = real.env.vars.iter().filter(|(name, value)| masked.env.vars.get(*name) != Some(value));
+    let launch = RoleLaunch {
+        run: real.run.as_ref().filter(|run| masked.run.as_ref() != Some(run)).map(command),
+        env: vars.map(|(name, value)| (name.clone(), value.clone())).collect(),
+    };
+    (launch != RoleLaunch::default()).then(|| (real.name.clone(), launch))
 }
 
 /// What differs between the real job file and the masked one.
@@ -115,6 +144,7 @@ fn sealed(real: &JobFile, masked: &JobFile) -> SealedDocument {
         run: (real.run != masked.run).then(|| command(&real.run)),
         setup: if real.setup == masked.setup { None } else { real.setup.clone() },
         env: vars.map(|(name, value)| (name.clone(), value.clone())).collect(),
+        roles: real.roles.iter().zip(&masked.roles).filter_map(sealed_role).collect(),
         config: if real.config == masked.config { None } else { real.config.clone().map(|config| canonical(&Value::Object(config))) },
     }
 }
@@ -159,6 +189,28 @@ mod tests {
         assert_eq!((real.env["HF_TOKEN"].as_str(), real.env["A"].as_str()), ("hf-secret", "1"));
         assert_eq!(real.setup, "login --password hunter2");
         assert_eq!(serde_json::from_str::<Value>(&real_config.unwrap()).unwrap(), config);
+    }
+
+    #[test]
+    fn the_secrets_of_a_role_come_back_where_its_members_are_started() {
+        let made = documents(json!({"roles": {
+            "worker": {"run": ["python", "w.py", "--token=xyz"], "env": {"vars": {"HF_TOKEN": "hf-other", "B": "2"}}},
+            "ps": {},
+        }}));
+        assert_eq!(made.masked, ["roles[0].env.vars.HF_TOKEN", "run[2]", "roles[0].run[2]"]);
+        let launch = made.launch(None).unwrap();
+        for text in [made.document.clone(), launch.clone()] {
+            let text = String::from_utf8(text).unwrap();
+            assert!(!text.contains("xyz") && !text.contains("hf-other"), "{text}");
+        }
+        let launch: LaunchDocument = serde_json::from_slice(&launch).unwrap();
+        let sealed = serde_json::from_slice(made.sealed.as_ref().unwrap().strip_prefix(SEALED_PREFIX).unwrap()).unwrap();
+        let (real, _) = launch.unsealed(sealed);
+        let worker = real.clone().of_role(Some("worker"));
+        assert_eq!(worker.run, RunCommand::Argv(vec!["python".into(), "w.py".into(), "--token=xyz".into()]));
+        assert_eq!((worker.env["HF_TOKEN"].as_str(), worker.env["B"].as_str()), ("hf-other", "2"));
+        let ps = real.of_role(Some("ps"));
+        assert_eq!((ps.run, ps.env.len()), (RunCommand::Argv(vec!["python".into(), "t.py".into(), "--token=abc".into()]), 0));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The spec as it goes over the wire, made from the typed job file.
 
 use super::Documents;
-use crate::jobfile::{JobFile, LauncherType, Missed, RetryCause, RetrySection, Signal};
+use crate::jobfile::{JobFile, LauncherType, Missed, ResourcesSection, RetryCause, RetrySection, RoleSection, Signal};
 use footplate_api::types;
 use footplate_types::Digest;
 
@@ -60,7 +60,12 @@ pub fn job_spec(file: &JobFile, refs: Refs) -> types::JobSpec {
         experiment: file.experiment.to_string(),
         labels: file.labels.clone().into_iter().collect(),
         why: Some(types::Why { hypothesis: file.why.hypothesis.clone(), success: file.why.success.clone(), baseline: refs.baseline }),
-        resources: Some(types::ResourceAsk { nodes: file.resources.nodes, per_node: Some(per_node(file)) }),
+        // Beside roles nothing is asked for all of them.
+        resources: file
+            .roles
+            .is_empty()
+            .then(|| types::ResourceAsk { nodes: file.resources.nodes, per_node: Some(per_node(&file.resources)) }),
+        roles: file.roles.iter().map(role).collect(),
         placement: Some(types::PlacementAsk {
             pool: file.placement.pool.clone().unwrap_or_default(),
             nodes: file.placement.nodes.iter().map(ToString::to_string).collect(),
@@ -109,8 +114,11 @@ pub fn job_spec(file: &JobFile, refs: Refs) -> types::JobSpec {
     }
 }
 
-fn per_node(file: &JobFile) -> types::PerNode {
-    let resources = &file.resources;
+fn role(role: &RoleSection) -> types::GangRole {
+    types::GangRole { name: role.name.clone(), nodes: role.resources.nodes, per_node: Some(per_node(&role.resources)) }
+}
+
+fn per_node(resources: &ResourcesSection) -> types::PerNode {
     let gpus = resources.gpus.unwrap_or(0);
     types::PerNode {
         gpus,
@@ -180,6 +188,21 @@ mod tests {
         assert_eq!((slices.gpus, slices.gpu_profile.as_str(), slices.gpu_share), (2, "1g.10gb", 0));
         let share = per_node(json!({"resources": {"gpus": 1, "gpu": {"share": 250, "memory": "10GiB"}}}));
         assert_eq!((share.gpus, share.gpu_share, share.gpu_memory_bytes), (1, 250, 10 << 30));
+    }
+
+    #[test]
+    fn each_role_asks_for_itself() {
+        let made = spec(json!({"roles": {"chief": {"resources": {"gpus": 1}}, "ps": {"nodes": 2}}}));
+        assert_eq!(made.resources, None);
+        let asked: Vec<(&str, u32, u32, u32)> = made
+            .roles
+            .iter()
+            .map(|role| {
+                let each = role.per_node.as_ref().unwrap();
+                (role.name.as_str(), role.nodes, each.gpus, each.slots)
+            })
+            .collect();
+        assert_eq!(asked, [("chief", 1, 1, 0), ("ps", 2, 0, 1)]);
     }
 
     #[test]

@@ -131,6 +131,35 @@ fn the_guide_to_arrays_does_what_it_says() {
     assert_eq!(logs.trim(), "part 0 of 6");
 }
 
+#[test]
+fn the_guide_to_roles_does_what_it_says() {
+    let up = Up::start(&[]);
+    let guide = std::fs::read_to_string(repository_root().join("docs/guides/roles.md")).unwrap();
+    let (lines, yaml) = script(&guide);
+    assert!(lines.len() >= 4, "{lines:?}");
+    std::fs::write(up.work().join("roles.yaml"), yaml).unwrap();
+    let (mut run, mut logs) = (String::new(), String::new());
+    for line in lines {
+        let words = shell_words(&line.replace("RUN", &run));
+        let out = up.done(&words[1..].iter().map(String::as_str).collect::<Vec<_>>());
+        if line.contains(" -q ") {
+            run = out.trim().to_owned();
+        } else if line.contains("logs") {
+            logs = out;
+        } else if line.ends_with("ps -a") {
+            assert!(out.contains("worker 1x1 slots + ps 1x1 slots"), "{out}");
+        }
+    }
+    assert!(logs.contains("worker 0 of 1 is rank 0 of 2"), "{logs}");
+    let line = logs.lines().find_map(|line| line.split_once("the cluster is ")).unwrap_or_else(|| panic!("{logs}")).1;
+    let config: serde_json::Value = serde_json::from_str(line).unwrap();
+    assert_eq!(config["task"], serde_json::json!({"type": "ps", "index": 0}));
+    let port = |role: &str| config["cluster"][role][0].as_str().and_then(|address| address.rsplit_once(':')?.1.parse::<u16>().ok());
+    assert!(port("worker").is_some() && port("ps").is_some() && port("worker") != port("ps"), "each has a port of its own: {config}");
+    let job = &up.json(&["ps", "-a"])[0];
+    assert_eq!((&job["roles"][1]["name"], &job["nodes"]), (&"ps".into(), &2.into()), "{job}");
+}
+
 /// Splits as a shell does where only blanks and single quotes matter.
 pub fn shell_words(line: &str) -> Vec<String> {
     let mut words = Vec::new();

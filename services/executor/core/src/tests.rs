@@ -46,6 +46,7 @@ fn placed(n: u32, nodes: &[(&str, u64)]) -> JobPlaced {
         slots: vec![SlotIndex(0)],
         cpus: 0,
         memory_bytes: 0,
+        role: None,
         first_rank: Rank(index as u32),
         workers: 1,
     });

@@ -5,7 +5,8 @@
 //! ever: nothing of it starts, so nothing of it has to be confirmed gone.
 
 use crate::state::{Attempt, Job, Member, Node, State};
-use footplate_events::messages::{Assignment, Order, Task};
+use footplate_events::facts::JobSpec;
+use footplate_events::messages::{Assignment, Order, RoleSize, Task, TaskRole};
 use footplate_types::NodeName;
 use std::collections::BTreeMap;
 
@@ -61,9 +62,21 @@ fn task(job: &Job, attempt: &Attempt, member: &Member) -> Task {
         checkpoint: attempt.checkpoint.as_ref().map(|known| (known.attempt, known.step, known.manifest)),
         seed: spec.seed,
         objective: spec.objectives.first().cloned(),
+        role: placement.role.as_ref().map(|name| role(name, spec, attempt)),
         array: spec.array,
         traceparent: job.chain.trace.as_ref().map(|trace| trace.as_str().to_owned()),
     }
+}
+
+/// A member's role, and the ports of all once the gang is launched.
+fn role(name: &str, spec: &JobSpec, attempt: &Attempt) -> TaskRole {
+    let size = |asked: footplate_events::facts::Asked<'_>| {
+        let (members, workers) = (asked.nodes, asked.workers_per_node());
+        asked.role.map(|name| RoleSize { name: name.to_owned(), members, workers })
+    };
+    let ports: Option<Vec<u16>> = attempt.members.iter().map(|member| member.port).collect();
+    let ports = ports.filter(|_| attempt.launched.is_some()).unwrap_or_default();
+    TaskRole { name: name.to_owned(), roles: spec.asks().filter_map(size).collect(), ports }
 }
 
 /// Stop once a stop stands; else run once launched; else prepare.

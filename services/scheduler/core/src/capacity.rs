@@ -259,12 +259,17 @@ fn wait(demands: &mut BTreeMap<Digest, Demand>, job: &Job) {
     if job.held {
         return;
     }
-    let new = || Demand { spec: job.spec.clone(), jobs: 0, oldest: *since, queues: BTreeMap::new(), fitting: 0, help: Vec::new() };
-    let demand = demands.entry(job.class).or_insert_with(new);
-    demand.jobs += 1;
-    *demand.queues.entry(job.spec.queue.clone()).or_default() += 1;
-    if since.sequence < demand.oldest.sequence {
-        demand.oldest = *since;
+    // Each role of a gang is a demand of its own.
+    let asks: Vec<(Digest, &Arc<JobSpec>)> =
+        if job.parts.is_empty() { vec![(job.class, &job.spec)] } else { job.parts.iter().map(|part| (part.class, &part.spec)).collect() };
+    for (class, spec) in asks {
+        let new = || Demand { spec: spec.clone(), jobs: 0, oldest: *since, queues: BTreeMap::new(), fitting: 0, help: Vec::new() };
+        let demand = demands.entry(class).or_insert_with(new);
+        demand.jobs += 1;
+        *demand.queues.entry(job.spec.queue.clone()).or_default() += 1;
+        if since.sequence < demand.oldest.sequence {
+            demand.oldest = *since;
+        }
     }
 }
 

@@ -21,6 +21,7 @@ mod pass;
 mod place;
 mod preempt;
 mod requests;
+mod roles;
 mod room;
 mod shares;
 mod verdict;

@@ -1,7 +1,7 @@
 //! Why a job waits, told afresh: the recorded reason says only its kind for certain; the numbers are of this moment.
 
 use crate::decide::{Board, Forecast, Lack, Shape, Shares, When, array, closed_and_free, forecast, lack, tainted_and_free, too_few_open};
-use crate::state::{Job, Node, Stage, State, Urgency};
+use crate::state::{Job, Node, Part, Stage, State, Urgency};
 use footplate_events::facts::{DeadlineMissed, JobSpec, WaitReason};
 use footplate_types::{NodeName, RunId, Timestamp};
 use std::collections::BTreeMap;
@@ -79,13 +79,27 @@ pub(crate) fn deadline(job: &Job, now: Timestamp) -> String {
 /// What each pool has for jobs of a shape.
 fn pools(state: &State, shape: Shape<'_>) -> Vec<PoolRoom> {
     let mut board = Board::of(state);
-    board.fit(shape);
+    match shape.parts {
+        [] => _ = board.fit(shape),
+        parts => parts.iter().for_each(|part| _ = board.fit(shape.of_part(part))),
+    }
     let mut pools: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (at, (_, node)) in board.nodes.iter().enumerate() {
         pools.entry(node.shape.pool.as_deref().unwrap_or_default()).or_default().push(at);
     }
-    let room = |(pool, nodes): (&str, Vec<usize>)| PoolRoom { pool: pool.to_owned(), binds: board.binds(shape, &nodes) };
+    let room = |(pool, nodes): (&str, Vec<usize>)| PoolRoom { pool: pool.to_owned(), binds: binds(&board, shape, &nodes) };
     pools.into_iter().map(room).collect()
+}
+
+/// What binds among these nodes, in words: of a gang of roles for each role.
+fn binds(board: &Board<'_>, shape: Shape<'_>, nodes: &[usize]) -> String {
+    match shape.parts {
+        [] => board.binds(shape, nodes),
+        parts => {
+            let told = parts.iter().map(|part| format!("{}: {}", part.name, board.binds(shape.of_part(part), nodes)));
+            told.collect::<Vec<_>>().join("; ")
+        }
+    }
 }
 
 /// What would keep a job waiting if it were submitted now; `None` when it could start at once (others that wait are not looked at).
@@ -97,7 +111,8 @@ pub fn outlook(state: &State, spec: &JobSpec) -> Option<WaitReason> {
     if let Some(detail) = Shares::new(state, &board).lacks(spec, false) {
         return Some(WaitReason::Quota { detail });
     }
-    let shape = Shape::of_spec(spec);
+    let parts = Part::all(spec, &[]);
+    let shape = Shape::of_spec(spec, &parts);
     if board.seat(shape, When::Now).is_some() {
         return None;
     }
@@ -156,7 +171,7 @@ fn tolerating(state: &State, spec: &JobSpec) -> String {
 
 /// What would free what the job asks for.
 fn room_comes(state: &State, job: &Job) -> String {
-    let closed: Vec<String> = closed_and_free(state, &job.spec).into_iter().take(NODES_NAMED).map(opened_by).collect();
+    let closed: Vec<String> = closed_and_free(state, Shape::of(job)).into_iter().take(NODES_NAMED).map(opened_by).collect();
     let opened = closed.join(", or ");
     let tolerating = tolerating(state, &job.spec);
     if too_few_open(&mut Board::of(state), Shape::of(job)) && !opened.is_empty() {

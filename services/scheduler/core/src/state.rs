@@ -10,6 +10,7 @@ mod job;
 mod kept;
 mod node;
 mod queue;
+mod roles;
 mod tree;
 
 pub(crate) use after::Standing;
@@ -23,6 +24,7 @@ pub(crate) use job::Wait;
 pub use job::{Answer, Ask, Budget, Chain, EndedJob, Job, PastAttempt, Request, Stage, Urgency};
 pub use node::{Claim, ClaimKey, Claimed, Mark, Node};
 pub use queue::{Holding, Queue};
+pub(crate) use roles::Part;
 pub use tree::DEPTH_MAX;
 pub(crate) use tree::{lack as quota_lack, told};
 

@@ -66,8 +66,7 @@ pub(crate) struct Book<'a> {
 }
 
 fn asked(spec: &JobSpec) -> [u64; 2] {
-    let per_node = &spec.resources.per_node;
-    [per_node.gpu_milli().0, per_node.slots.into()].map(|each| each * u64::from(spec.resources.nodes))
+    [spec.all_gpu_milli(), spec.all_slots()]
 }
 
 /// The sizes that waits are told by.

@@ -244,7 +244,14 @@ impl Core {
             (Order::Prepare, None) if task.epoch == epoch => self.begin(now, key, task),
             (Order::Prepare | Order::Run { .. }, None) => self.answer(key, task, None),
             (Order::Stop { cause, .. }, None) => self.answer(key, task, Some(*cause)),
-            (Order::Run { rendezvous, peers }, Some(Phase::Ready)) => self.launch(now, key, rendezvous, peers),
+            (Order::Run { rendezvous, peers }, Some(Phase::Ready)) => {
+                // The ports of a gang of roles are known from the launch on.
+                if let (Some(role), Some(held)) = (&task.role, self.state.members.get_mut(&key)) {
+                    held.task.role = Some(role.clone());
+                    self.dirty = true;
+                }
+                self.launch(now, key, rendezvous, peers);
+            }
             (Order::Stop { cause, grace }, Some(_)) => self.stop(key, *cause, *grace),
             (Order::Prepare, Some(_)) => {}
             (Order::Run { .. }, Some(Phase::Preparing | Phase::Launching | Phase::Running | Phase::Finishing | Phase::Ended)) => {}

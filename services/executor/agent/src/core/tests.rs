@@ -3,7 +3,7 @@
 use super::*;
 use footplate_events::{
     facts::{DocumentRef, Launcher, StopNotice, StopPolicy},
-    messages::Fence,
+    messages::{Fence, RoleSize, TaskRole},
 };
 use footplate_types::{AttemptNumber, Digest, DisplayName, MemberIndex, ProjectName, Rank, RunId, SlotIndex};
 
@@ -46,6 +46,7 @@ pub(crate) fn task(run: u8, epoch: u64, slots: &[u32], order: Order) -> Task {
         checkpoint: None,
         seed: None,
         objective: None,
+        role: None,
         array: None,
         traceparent: None,
     }
@@ -141,6 +142,21 @@ impl Bench {
         self.step(Input::Gathered { key, exited: exited(task) });
         self.step(Input::ExitReported { key });
     }
+}
+
+#[test]
+fn the_ports_of_a_gang_of_roles_come_with_its_launch() {
+    let mut bench = Bench::beating();
+    let size = RoleSize { name: "ps".to_owned(), members: 1, workers: 1 };
+    let role = |ports: &[u16]| Some(TaskRole { name: "ps".to_owned(), roles: vec![size.clone()], ports: ports.to_vec() });
+    let prepare = Task { role: role(&[]), ..task(1, 1, &[0], Order::Prepare) };
+    let key = MemberKey::of(&prepare);
+    bench.step(assignment(20, vec![prepare.clone()]));
+    bench.step(Input::Prepared { key, result: Ok(Some(rendezvous())) });
+    let run = Task { order: run_order(), role: role(&[20_001]), ..prepare };
+    let effects = bench.step(assignment(21, vec![run]));
+    assert!(matches!(effects.as_slice(), [Effect::Persist, Effect::Launch { .. }]), "kept before it is used: {effects:?}");
+    assert_eq!(bench.core.state.members[&key].task.role, role(&[20_001]));
 }
 
 #[test]

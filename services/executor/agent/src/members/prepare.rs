@@ -85,12 +85,14 @@ impl Members {
             (None, Some(recorded)) => self.fetch(task, recorded, &open.config(), "config").await?,
             (None, None) => crate::durable::write(&open.config(), b"{}").map_err(disk("config"))?,
         }
+        let launch = launch.of_role(task.role.as_ref().map(|role| role.name.as_str()));
         crate::durable::write_json(&open.launch_document(), &launch).map_err(disk("launch document"))?;
         Ok(launch)
     }
 
     fn reserve(&self, open: &Open, task: &Task) -> Result<Option<Rendezvous>, String> {
-        if task.member.0 != 0 {
+        // Rank 0 waits there; in a gang of roles every member may be spoken to.
+        if task.member.0 != 0 && task.role.is_none() {
             return Ok(None);
         }
         let mut port = locked(&open.port);

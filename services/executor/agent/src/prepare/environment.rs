@@ -67,6 +67,7 @@ pub fn worker_environment(
         Launcher::Direct => direct(&mut env, task, &machine.member_dir, local),
         Launcher::Torchrun => torchrun(&mut env, task, &machine.member_dir, rendezvous),
     }
+    super::role::environment(&mut env, task, peers, local);
     if task.workers > 1 {
         env.entry("OMP_NUM_THREADS".to_owned()).or_insert_with(|| "1".to_owned());
     }
@@ -209,6 +210,7 @@ mod tests {
             checkpoint: None,
             seed: Some(17),
             objective: Some(MetricName::parse("val/loss").unwrap()),
+            role: None,
             array: None,
             traceparent: None,
         }
@@ -222,6 +224,7 @@ mod tests {
             env: pairs(env),
             pass: pass.iter().map(|name| (*name).to_owned()).collect(),
             origin: BTreeMap::new(),
+            roles: BTreeMap::new(),
             sealed: None,
         };
         let machine = Machine {

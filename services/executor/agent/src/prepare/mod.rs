@@ -4,6 +4,7 @@
 
 mod environment;
 mod rendezvous;
+mod role;
 mod unpack;
 
 pub(crate) use environment::error_file;

@@ -159,6 +159,7 @@ impl Node {
             checkpoint: None,
             seed: None,
             objective: None,
+            role: None,
             array: None,
             traceparent: None,
         }
@@ -367,6 +368,7 @@ pub(crate) fn launch(script: &str) -> LaunchDocument {
         env: BTreeMap::new(),
         pass: Vec::new(),
         origin: BTreeMap::new(),
+        roles: BTreeMap::new(),
         sealed: None,
     }
 }

@@ -49,6 +49,7 @@ impl Gang {
             checkpoint: None,
             seed: None,
             objective: None,
+            role: None,
             array: None,
             traceparent: None,
         }

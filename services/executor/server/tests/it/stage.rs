@@ -102,6 +102,7 @@ impl Stage {
                 slots: vec![SlotIndex(0)],
                 cpus: 0,
                 memory_bytes: 0,
+                role: None,
                 first_rank: Rank(index as u32),
                 workers: 1,
             });

@@ -3,8 +3,9 @@
 pub(crate) use super::fit::When;
 use super::fit::{Counts, Fit, QUALITIES, Score, could_hold, quality};
 use super::ground::{Ground, Nodes, Plot};
+use super::roles::As;
 use super::room::{Bits, Room};
-use crate::state::{Claim, Node, State};
+use crate::state::{Claim, Node, Part, State};
 use footplate_events::facts::JobSpec;
 use footplate_types::{Digest, NodeName};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,20 +29,32 @@ pub(crate) struct Shape<'j> {
     pub(crate) spec: &'j JobSpec,
     /// Nodes to be avoided where others will do.
     pub(crate) avoid: &'j [NodeName],
+    /// Its roles; none for a gang whose members all ask the same.
+    pub(crate) parts: &'j [Part],
 }
 
 impl<'j> Shape<'j> {
     pub(crate) fn of(job: &'j crate::state::Job) -> Self {
-        Self { class: job.class, spec: &job.spec, avoid: &job.avoid }
+        Self { class: job.class, spec: &job.spec, avoid: &job.avoid, parts: &job.parts }
     }
 
-    /// Of a job that was not submitted.
-    pub(crate) fn of_spec(spec: &'j JobSpec) -> Self {
-        Self { class: crate::state::Job::class_of(spec, &[]), spec, avoid: &[] }
+    /// Of a job that was not submitted, and its roles.
+    pub(crate) fn of_spec(spec: &'j JobSpec, parts: &'j [Part]) -> Self {
+        Self { class: crate::state::Job::class_of(spec, &[]), spec, avoid: &[], parts }
     }
 
+    /// One role of it.
+    pub(crate) fn of_part(&self, part: &'j Part) -> Self {
+        Self { class: part.class, spec: &part.spec, avoid: self.avoid, parts: &[] }
+    }
+
+    pub(crate) fn has_roles(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
+    /// How many members it has.
     pub(super) fn nodes(&self) -> usize {
-        self.spec.resources.nodes as usize
+        if self.has_roles() { self.spec.members() as usize } else { self.spec.resources.nodes as usize }
     }
 
     /// Whether all its members must stand in one rack.
@@ -116,7 +129,7 @@ impl<'a> Board<'a> {
         self.ground.position(name).filter(|at| self.plot(*at).open)
     }
 
-    /// Where jobs of a shape fit now.
+    /// Where jobs of a shape without roles fit now.
     pub(crate) fn fit(&mut self, shape: Shape<'_>) -> &Fit {
         self.ground.fit(&self.nodes, shape.class, shape.spec, shape.avoid)
     }
@@ -128,6 +141,9 @@ impl<'a> Board<'a> {
 
     /// Whether a member could stand on a node if that were empty, by what [`Board::fit`] found last.
     pub(super) fn is_eligible(&self, shape: Shape<'_>, at: usize) -> bool {
+        if shape.has_roles() {
+            return shape.parts.iter().any(|part| self.is_eligible(shape.of_part(part), at));
+        }
         self.ground.known(&shape.class).is_some_and(|fit| fit.is_eligible(at))
     }
 
@@ -174,6 +190,9 @@ impl<'a> Board<'a> {
 
     /// On how many nodes that a gang could have together a member fits.
     pub(super) fn fitting(&mut self, shape: Shape<'_>, when: When) -> usize {
+        if shape.has_roles() {
+            return self.of_roles(shape, |board, part| board.fitting(part, when));
+        }
         self.fitting_together(shape, when).most()
     }
 
@@ -192,12 +211,18 @@ impl<'a> Board<'a> {
 
     /// As [`Board::fitting`], if every open node were empty.
     pub(crate) fn eligible(&mut self, shape: Shape<'_>) -> usize {
+        if shape.has_roles() {
+            return self.of_roles(shape, Self::eligible);
+        }
         let all = self.fit(shape).eligible();
         self.together(shape, all, Fit::is_eligible).most()
     }
 
     /// As [`Board::eligible`], of healthy units alone: what there would be if everybody left.
     pub(super) fn open_to(&mut self, shape: Shape<'_>) -> usize {
+        if shape.has_roles() {
+            return self.of_roles(shape, Self::open_to);
+        }
         let all = self.fit(shape).eligible();
         let unwell = self.ground.unwell.iter().copied().filter(|at| self.is_eligible(shape, *at) && !self.could_hold(shape, *at));
         let sick: BTreeSet<usize> = unwell.collect();
@@ -211,6 +236,9 @@ impl<'a> Board<'a> {
 
     /// As [`Board::eligible`], if every node that ever registered were open.
     pub(super) fn suiting(&mut self, shape: Shape<'_>) -> usize {
+        if shape.has_roles() {
+            return self.of_roles(shape, Self::suiting);
+        }
         let all = self.fit(shape).suiting();
         self.together(shape, all, Fit::suits).most()
     }
@@ -218,6 +246,9 @@ impl<'a> Board<'a> {
     /// Seats for the whole gang, or none: avoided nodes last; whole NVLink islands first, and nodes without GPUs for work without; a gang in one rack, the fullest that has room for all of it, else
     /// in as few as it takes; there the tightest nodes. In order of rack and name, so that neighbouring ranks stand near each other.
     pub(crate) fn seat(&mut self, shape: Shape<'_>, when: When) -> Option<Vec<Seat>> {
+        if shape.has_roles() {
+            return self.seat_roles(shape, if when == When::Now { As::Now } else { As::Coming }, &BTreeMap::new());
+        }
         self.seat_also(shape, when, &[])
     }
 

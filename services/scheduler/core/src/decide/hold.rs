@@ -25,8 +25,8 @@ pub(super) struct Hold {
     within: Option<u64>,
     /// What is to be had on the node then.
     then: Room,
-    /// What the job takes of it.
-    ask: PerNode,
+    /// What the job takes of it. Absent for a gang of roles, of which several members may stand there: nobody may stand beside it.
+    ask: Option<PerNode>,
 }
 
 /// Reservations of one look.
@@ -113,6 +113,9 @@ impl<'a> Round<'a> {
     /// Keeps those nodes for a job that will have room for it the soonest.
     fn reserve(&mut self, facts: &Facts<'_>, state: &State, job: &Job) {
         let shape = Shape::of(job);
+        if shape.has_roles() {
+            return self.reserve_roles(facts, state, job);
+        }
         let count = shape.nodes();
         // What of it is coming on each node that is not kept already: those that have most are looked at more closely.
         let compared = if shape.in_one_rack() { usize::MAX } else { count * COMPARED.0 + COMPARED.1 };
@@ -172,17 +175,18 @@ impl<'a> Round<'a> {
     }
 
     /// Keeps these nodes for a job, with what is to be had on each when it starts.
-    fn keep(&mut self, job: &Job, within: Option<u64>, rooms: Vec<(usize, Room)>) {
+    pub(super) fn keep(&mut self, job: &Job, within: Option<u64>, rooms: Vec<(usize, Room)>) {
         let plots = rooms.iter().map(|(at, _)| *at).collect();
         for (at, then) in rooms {
-            self.holds.by_plot.insert(at, Hold { within, then, ask: job.spec.resources.per_node.clone() });
+            let ask = job.parts.is_empty().then(|| job.spec.resources.per_node.clone());
+            self.holds.by_plot.insert(at, Hold { within, then, ask });
             self.board.keep(at, true);
         }
         self.holds.by_run.insert(job.run, plots);
     }
 
     /// In how many milliseconds a member fits on a node at the latest; none when nobody knows.
-    fn free_in(&mut self, facts: &Facts<'_>, state: &State, at: usize, shape: Shape<'_>) -> Option<u64> {
+    pub(super) fn free_in(&mut self, facts: &Facts<'_>, state: &State, at: usize, shape: Shape<'_>) -> Option<u64> {
         let (node, ask) = (self.board.node(at), &shape.spec.resources.per_node);
         // Others are compared with the same nodes.
         let ends = self.holds.ends.entry(at).or_insert_with(|| ends(facts, state, node));
@@ -227,14 +231,15 @@ impl<'a> Round<'a> {
         let leaves_enough = || {
             let mut then = hold.then.clone();
             then.take(node, &free.pick(node, ask));
-            then.holds(node, &hold.ask)
+            hold.ask.as_ref().is_some_and(|ask| then.holds(node, ask))
         };
         stay.is_some_and(|stay| hold.within.is_some_and(|within| stay <= within)) || leaves_enough()
     }
 
     /// Whether a job of a shape could stand beside the reservations if it were short enough.
     pub(super) fn could_stand_beside(&mut self, shape: Shape<'_>) -> bool {
-        if self.holds.is_empty() {
+        // A gang of roles takes no node that is kept for another.
+        if self.holds.is_empty() || shape.has_roles() {
             return false;
         }
         let fitting = self.board.fitting_all(shape, When::Now);
@@ -245,7 +250,7 @@ impl<'a> Round<'a> {
 
     /// Seats for a job beside the reservations, which the job does not delay.
     pub(super) fn seat_beside(&mut self, job: &Job) -> Option<Vec<Seat>> {
-        if self.holds.is_empty() {
+        if self.holds.is_empty() || !job.parts.is_empty() {
             return None;
         }
         let (shape, stay) = (Shape::of(job), job.spec.stay());

@@ -132,7 +132,7 @@ impl<'a> Round<'a> {
         let room = RoomOf {
             now: self.board.fitting(shape, When::Now) >= count,
             coming: self.board.fitting(shape, When::Coming) >= count,
-            open: self.board.open_to(shape) >= count,
+            open: self.board.open_to(shape) >= count && (!shape.has_roles() || self.board.is_open_to_roles(shape)),
             never: self.board.suiting(shape) < count,
         };
         self.rooms.insert(shape.class, room);
@@ -346,20 +346,28 @@ impl<'a> Round<'a> {
     }
 
     fn start(&mut self, pass: &mut Pass<'a>, job: &'a Job, seats: &[Seat]) {
-        let (workers, ask) = (job.spec.workers_per_node(), &job.spec.resources.per_node);
-        let member = |(index, (at, claim)): (usize, &Seat)| MemberPlacement {
-            member: MemberIndex(index as u32),
-            node: self.board.name(*at).clone(),
-            epoch: self.board.node(*at).epoch,
-            gpus: claim.gpus.clone(),
-            gpu_profile: ask.gpu_profile.clone(),
-            gpu_share: claim.gpu_share,
-            gpu_memory_bytes: claim.gpu_memory_bytes,
-            slots: claim.slots.clone(),
-            cpus: claim.cpus,
-            memory_bytes: claim.memory_bytes,
-            first_rank: Rank(index as u32 * workers),
-            workers,
+        // Role by role, ranks run through.
+        let mut asks = job.spec.asks().flat_map(|asked| std::iter::repeat_n(asked, asked.nodes as usize));
+        let mut next = 0;
+        let member = |(index, (at, claim)): (usize, &Seat)| {
+            let asked = asks.next();
+            let (first_rank, workers) = (next, asked.map_or(0, |asked| asked.workers_per_node()));
+            next += workers;
+            MemberPlacement {
+                member: MemberIndex(index as u32),
+                node: self.board.name(*at).clone(),
+                epoch: self.board.node(*at).epoch,
+                gpus: claim.gpus.clone(),
+                gpu_profile: asked.and_then(|asked| asked.per_node.gpu_profile.clone()),
+                gpu_share: claim.gpu_share,
+                gpu_memory_bytes: claim.gpu_memory_bytes,
+                slots: claim.slots.clone(),
+                cpus: claim.cpus,
+                memory_bytes: claim.memory_bytes,
+                role: asked.and_then(|asked| asked.role).map(str::to_owned),
+                first_rank: Rank(first_rank),
+                workers,
+            }
         };
         let members: Vec<MemberPlacement> = seats.iter().enumerate().map(member).collect();
         self.board.start(seats);

@@ -18,7 +18,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 /// An attempt that may be stopped.
-type Victim<'a> = (&'a Job, &'a Attempt);
+pub(super) type Victim<'a> = (&'a Job, &'a Attempt);
 
 /// What would be if some attempts left: the rooms of the nodes that they leave, beside the board; the shares move with it, and back.
 struct Trial<'b> {
@@ -82,7 +82,7 @@ impl<'a> Round<'a> {
     }
 
     /// Whether an attempt may be stopped for the job: a less urgent one of its own queue, or what another queue has borrowed of what is the job's queue's.
-    fn may_stop(&self, job: &Job, victim: &Job) -> bool {
+    pub(super) fn may_stop(&self, job: &Job, victim: &Job) -> bool {
         if victim.spec.queue == job.spec.queue { victim.priority < job.priority } else { self.shares.may_reclaim(job, victim) }
     }
 
@@ -143,7 +143,8 @@ impl<'a> Round<'a> {
         if candidates.is_empty() {
             return false;
         }
-        let Some(chosen) = self.choose(job, &candidates) else { return false };
+        let chosen = if shape.has_roles() { self.choose_for_roles(job, &candidates) } else { self.choose(job, &candidates) };
+        let Some(chosen) = chosen else { return false };
         for (victim, attempt) in chosen {
             self.evict(pass, job, victim, attempt);
         }

@@ -224,6 +224,18 @@ impl Room {
         }
     }
 
+    /// What a node of this shape would have, if all of it were well.
+    pub(super) fn of_shape(shape: &NodeShape) -> Self {
+        Self {
+            gpus: Bits::full(shape.gpus.len()),
+            parts: Vec::new(),
+            slots: Bits::full(shape.slots as usize),
+            owed: 0,
+            cpus: shape.cpus.into(),
+            memory: i64::try_from(shape.memory_bytes).unwrap_or(i64::MAX),
+        }
+    }
+
     /// From here on it is looked at what is left of each GPU.
     fn divide(&mut self, node: &Node) {
         if self.parts.is_empty() {

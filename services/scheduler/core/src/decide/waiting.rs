@@ -1,6 +1,7 @@
 //! Why a job waits: what no node could ever give, or what is in use just now.
 
 use super::board::{Board, Shape, When};
+use super::roles::{lack_of_roles, never_of_roles};
 use super::room::{Room, Shortage, shape_lacks};
 use super::wanted::Wanted;
 use crate::state::{Node, State};
@@ -19,6 +20,9 @@ pub(crate) enum Lack {
 
 /// What keeps the job from being placed on this board.
 pub(crate) fn lack(state: &State, board: &mut Board<'_>, shape: Shape<'_>) -> Lack {
+    if shape.has_roles() {
+        return lack_of_roles(state, board, shape);
+    }
     if board.suiting(shape) >= shape.nodes() {
         return Lack::Now(now(state, board, shape));
     }
@@ -30,6 +34,9 @@ pub(crate) fn lack(state: &State, board: &mut Board<'_>, shape: Shape<'_>) -> La
 
 /// Why no set of the known nodes could ever take it; `None` when one could.
 pub(crate) fn never(state: &State, spec: &JobSpec) -> Option<String> {
+    if !spec.roles.is_empty() {
+        return never_of_roles(state, spec);
+    }
     let asked = spec.resources.nodes;
     let suiting = state.nodes().iter().filter(|(name, node)| shape_lacks(name, &node.shape, spec).is_none()).count() as u32;
     if suiting >= asked {
@@ -114,14 +121,18 @@ impl Board<'_> {
 }
 
 /// The closed nodes that could take a member at once, were they opened: by name.
-pub(crate) fn closed_and_free<'a>(state: &'a State, spec: &JobSpec) -> Vec<(&'a NodeName, &'a Node)> {
-    let has_room = |node: &Node| {
+pub(crate) fn closed_and_free<'a>(state: &'a State, shape: Shape<'_>) -> Vec<(&'a NodeName, &'a Node)> {
+    let has_room = |node: &Node, spec: &JobSpec| {
         let mut free = Room::empty_node(node);
         node.claims.values().for_each(|claim| free.take(node, claim));
         free.holds(node, &spec.resources.per_node)
     };
-    let helps = |(name, node): &(&NodeName, &Node)| !node.is_open() && shape_lacks(name, &node.shape, spec).is_none() && has_room(node);
-    state.nodes().iter().filter(helps).collect()
+    let takes = |name: &NodeName, node: &Node, spec: &JobSpec| shape_lacks(name, &node.shape, spec).is_none() && has_room(node, spec);
+    let takes_one = |name: &NodeName, node: &Node| match shape.parts {
+        [] => takes(name, node, shape.spec),
+        parts => parts.iter().any(|part| takes(name, node, &part.spec)),
+    };
+    state.nodes().iter().filter(|(name, node)| !node.is_open() && takes_one(name, node)).collect()
 }
 
 /// The open nodes that could take a member at once, were it not for a taint that the job does not tolerate: by name, each with the first such taint.
@@ -144,7 +155,7 @@ pub(crate) fn too_few_open(board: &mut Board<'_>, shape: Shape<'_>) -> bool {
 }
 
 /// What is in use or closed just now.
-fn now(state: &State, board: &mut Board<'_>, shape: Shape<'_>) -> String {
+pub(super) fn now(state: &State, board: &mut Board<'_>, shape: Shape<'_>) -> String {
     let spec = shape.spec;
     let wanted = Wanted(&spec.resources.per_node);
     let (what, each) = (wanted.what(), wanted.text(wanted.each()));

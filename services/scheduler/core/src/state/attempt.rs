@@ -42,6 +42,8 @@ pub struct Member {
     pub placement: MemberPlacement,
     /// How far it has come.
     pub stage: MemberStage,
+    /// The port that its agent keeps for it, in a gang of roles.
+    pub port: Option<u16>,
 }
 
 impl Member {

@@ -31,7 +31,7 @@ pub(crate) struct GroupKey {
 pub(crate) struct Group {
     /// What each of them asks.
     pub(crate) asked: Holding,
-    /// On how many nodes.
+    /// How many members each has.
     pub(crate) nodes: usize,
     /// The jobs, by what was told last of why.
     jobs: BTreeMap<Option<Wait>, BTreeMap<Turn, Waiting>>,
@@ -333,7 +333,7 @@ impl Index {
 
     pub(super) fn file_group(&mut self, spec: &JobSpec, class: Digest, told: Option<Wait>, turn: Turn, since: Stamp) {
         let groups = self.waiting.entry(spec.queue.clone()).or_default();
-        let nodes = spec.resources.nodes as usize;
+        let nodes = spec.members() as usize;
         let new = || Group { asked: Holding::asked(spec), nodes, jobs: BTreeMap::new(), first: None };
         let group = groups.entry(GroupKey { class, preemptible: spec.preemptible }).or_insert_with(new);
         group.add(told, turn, Waiting { since, stay: spec.stay() });

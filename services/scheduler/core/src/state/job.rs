@@ -1,9 +1,9 @@
 //! Jobs: what was asked, where each stands, and what clients want of it.
 
-use super::{Attempt, Checkpoint, Holding, Stamp};
+use super::{Attempt, Checkpoint, Holding, Part, Stamp};
 use crate::plan::{Applicant, Order};
 use footplate_es::Cause as EventCause;
-use footplate_events::facts::{ArrayMember, Cause, JobEnded, JobSpec, QueueConfigured, RetryPolicy, RootCause, WaitReason};
+use footplate_events::facts::{ArrayMember, Cause, GangRole, JobEnded, JobSpec, QueueConfigured, RetryPolicy, RootCause, WaitReason};
 use footplate_events::{Actor, Trace};
 use footplate_types::{
     AttemptNumber, Digest, DisplayName, EventId, MigProfile, Millis, NodeName, ProjectName, QueueName, RequestId, RunId, Timestamp,
@@ -240,6 +240,9 @@ pub struct Job {
     pub answers: BTreeMap<RequestId, Answer>,
     /// Equal for jobs that fit on the same nodes: what one cannot get, the other cannot get either.
     pub(crate) class: Digest,
+    /// Its roles; none for a job without. They follow from what it asks and avoids.
+    #[serde(skip)]
+    pub(crate) parts: Vec<Part>,
 }
 
 impl Job {
@@ -257,7 +260,7 @@ impl Job {
 
     /// CPU slots of the whole gang.
     pub fn slots(&self) -> u64 {
-        u64::from(self.spec.resources.nodes) * u64::from(self.spec.resources.per_node.slots)
+        self.spec.all_slots()
     }
 
     /// The attempt, when one lives.
@@ -321,7 +324,8 @@ impl Job {
     }
 
     pub(crate) fn class_of(spec: &JobSpec, avoid: &[NodeName]) -> Digest {
-        Digest::of(format!("{:?}{:?}{avoid:?}", spec.resources, spec.placement).as_bytes())
+        let roles = if spec.roles.is_empty() { String::new() } else { format!("{:?}", spec.roles) };
+        Digest::of(format!("{:?}{:?}{avoid:?}{roles}", spec.resources, spec.placement).as_bytes())
     }
 }
 
@@ -350,6 +354,8 @@ pub struct EndedJob {
     pub gpu_share: u32,
     /// Slots it asked of each.
     pub slots: u32,
+    /// Its roles, where it had some: then the numbers above are those of the first, but for the nodes.
+    pub roles: Vec<GangRole>,
     /// Which one of an array it was.
     pub array: Option<ArrayMember>,
     /// Digest of the submission's body.

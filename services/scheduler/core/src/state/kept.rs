@@ -1,7 +1,7 @@
 //! How a state is kept in a snapshot: without what follows from the rest.
 
 use super::after::Ties;
-use super::{EndedJob, Job, Node, Queue, Stamp, State, Wanted};
+use super::{EndedJob, Job, Node, Part, Queue, Stamp, State, Wanted};
 use footplate_types::{NodeName, QueueName, RunId};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,10 @@ pub(super) struct Kept {
 
 impl From<Kept> for State {
     fn from(kept: Kept) -> Self {
-        let Kept { position, revision, term, queues, jobs, ended, nodes, joined_at, wanted, asking, ties } = kept;
+        let Kept { position, revision, term, queues, mut jobs, ended, nodes, joined_at, wanted, asking, ties } = kept;
+        for job in jobs.values_mut().filter(|job| !job.spec.roles.is_empty()) {
+            job.parts = Part::all(&job.spec, &job.avoid);
+        }
         Self { position, revision, term, queues, index: Self::indexed(&jobs), jobs, ended, nodes, joined_at, wanted, asking, ties }
     }
 }

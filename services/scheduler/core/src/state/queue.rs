@@ -18,9 +18,7 @@ pub struct Holding {
 impl Holding {
     /// What a whole gang asks.
     pub(crate) fn asked(spec: &JobSpec) -> Self {
-        let of_all = |per_node: u32| u64::from(per_node) * u64::from(spec.resources.nodes);
-        let gpu_milli = spec.resources.per_node.gpu_milli().0.saturating_mul(spec.resources.nodes.into());
-        Self { gpu_milli, slots: of_all(spec.resources.per_node.slots) }
+        Self { gpu_milli: spec.all_gpu_milli(), slots: spec.all_slots() }
     }
 
     /// With a claim more.

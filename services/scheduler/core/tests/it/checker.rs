@@ -140,9 +140,20 @@ impl Checker {
 
     fn placed(&mut self, run: RunId, fact: &JobPlaced) {
         let spec = &self.specs[&run];
-        assert_eq!(fact.members.len(), spec.resources.nodes as usize, "a gang is placed whole");
-        let nodes: BTreeSet<&NodeName> = fact.members.iter().map(|member| &member.node).collect();
-        assert_eq!(nodes.len(), fact.members.len(), "one member a node");
+        let asked = members_of(spec);
+        assert_eq!(fact.members.len(), asked.len(), "a gang is placed whole");
+        let nodes: BTreeSet<(&Option<String>, &NodeName)> = fact.members.iter().map(|member| (&member.role, &member.node)).collect();
+        assert_eq!(nodes.len(), fact.members.len(), "one member of a role a node");
+        let mut ranks = 0;
+        for (at, (member, (role, ask))) in fact.members.iter().zip(&asked).enumerate() {
+            assert_eq!(
+                (member.member.0 as usize, member.role.as_deref(), member.first_rank.0),
+                (at, *role, ranks),
+                "numbered role by role"
+            );
+            assert_eq!(member.workers, ask.gpus.max(ask.slots));
+            ranks += member.workers;
+        }
         assert!(!self.ended.contains_key(&run), "an ended job is placed");
         let waits = spec.after.iter().find(|after| self.condition(run, after) != Some(true));
         assert!(waits.is_none(), "{run} is placed before its turn: {waits:?}");
@@ -171,10 +182,8 @@ impl Checker {
             let racks: BTreeSet<&Option<String>> = fact.members.iter().map(|member| &self.nodes[&member.node].rack).collect();
             assert!(racks.len() == 1 && !racks.contains(&None), "one rack was asked, {racks:?} it is");
         }
-        for member in &fact.members {
-            assert_eq!(member.gpus.len(), spec.resources.per_node.gpus as usize);
-            assert_eq!(member.slots.len(), spec.resources.per_node.slots as usize);
-            let ask = &spec.resources.per_node;
+        for (member, (_, ask)) in fact.members.iter().zip(&asked) {
+            assert_eq!((member.gpus.len(), member.slots.len()), (ask.gpus as usize, ask.slots as usize));
             assert_eq!((member.gpu_share, &member.gpu_profile), (ask.gpu_share, &ask.gpu_profile), "as it was asked");
             let shape = &self.nodes[&member.node].shape;
             assert!(ask.gpu_share == 0 || shape.share_gpus, "a share where none is allowed");
@@ -223,27 +232,26 @@ impl Checker {
     /// Whether a quota that stood in the ledger before the placement leaves no room for it.
     fn would_break_quota(&self, run: RunId) -> bool {
         let spec = &self.specs[&run];
-        let over = |held: u64, per_node: u64, quota: Option<u64>| {
-            per_node > 0 && quota.is_some_and(|most| held + per_node * u64::from(spec.resources.nodes) > most)
-        };
-        let ask = &spec.resources.per_node;
-        let asks = u64::from(ask.gpus) * counts(ask);
+        let over = |held: u64, asked: u64, quota: Option<u64>| asked > 0 && quota.is_some_and(|most| held + asked > most);
+        let sum = |units: fn(&PerNode) -> u64| members_of(spec).iter().map(|(_, ask)| units(ask)).sum();
+        let (all_gpus, all_slots) = (sum(|ask| u64::from(ask.gpus) * counts(ask)), sum(|ask| ask.slots.into()));
         self.line(&spec.queue).iter().any(|name| {
             let Some(queue) = self.queues.get(name) else { return false };
             let (gpus, slots) = self.held_below(name);
             let milli = queue.quota.gpus.map(|most| u64::from(most) * 1_000);
-            over(gpus, asks, milli) || over(slots, ask.slots.into(), queue.quota.slots.map(u64::from))
+            over(gpus, all_gpus, milli) || over(slots, all_slots, queue.quota.slots.map(u64::from))
         })
     }
 
     /// At a placement the hard quotas above it hold, whatever they were before.
     fn check_quota(&self, run: RunId) {
-        let ask = &self.specs[&run].resources.per_node;
+        let asked = members_of(&self.specs[&run]);
+        let (no_gpus, no_slots) = (asked.iter().all(|(_, ask)| ask.gpus == 0), asked.iter().all(|(_, ask)| ask.slots == 0));
         for name in self.line(&self.specs[&run].queue) {
             let Some(queue) = self.queues.get(&name) else { continue };
             let (gpus, slots) = self.held_below(&name);
-            assert!(queue.quota.gpus.is_none_or(|most| gpus <= u64::from(most) * 1_000 || ask.gpus == 0), "gpu quota of {name}");
-            assert!(queue.quota.slots.is_none_or(|most| slots <= u64::from(most) || ask.slots == 0), "slot quota of {name}");
+            assert!(queue.quota.gpus.is_none_or(|most| gpus <= u64::from(most) * 1_000 || no_gpus), "gpu quota of {name}");
+            assert!(queue.quota.slots.is_none_or(|most| slots <= u64::from(most) || no_slots), "slot quota of {name}");
         }
     }
 
@@ -252,4 +260,12 @@ impl Checker {
             self.units.values_mut().for_each(|holders| holders.retain(|holder| holder.of != (run, attempt, member)));
         }
     }
+}
+
+/// What each member of a gang asks, in order, and its role.
+fn members_of(spec: &JobSpec) -> Vec<(Option<&str>, &PerNode)> {
+    if spec.roles.is_empty() {
+        return (0..spec.resources.nodes).map(|_| (None, &spec.resources.per_node)).collect();
+    }
+    spec.roles.iter().flat_map(|role| (0..role.nodes).map(|_| (Some(role.name.as_str()), &role.per_node))).collect()
 }

@@ -63,7 +63,7 @@ fn plain(dice: &mut Dice) -> JobSpec {
 
 /// One thing of it taken to its edge.
 fn twist(dice: &mut Dice, spec: &mut JobSpec) {
-    match dice.below(32) {
+    match dice.below(34) {
         0 => spec.resources.nodes = dice.small(),
         1 => spec.resources.per_node.gpus = dice.small(),
         2 => spec.resources.per_node.slots = dice.small(),
@@ -108,6 +108,22 @@ fn twist(dice: &mut Dice, spec: &mut JobSpec) {
             spec.placement.labels = (0..count).map(|n| (format!("{}{n}", dice.text()), dice.text())).collect();
         }
         25 => spec.placement.same_rack = true,
+        31 | 32 => {
+            let names = ["a", "b", "ps", "worker", "", "A", "a.b", "视"];
+            let count = dice.of(&[1, 2, 2, 3, 16, 17]);
+            let mut role = |n: u32| {
+                let plain = plain(dice);
+                let name = if dice.below(3) == 0 { dice.of(&names).to_owned() } else { format!("r{n}") };
+                let nodes = if dice.below(8) == 0 { dice.small() } else { plain.resources.nodes };
+                let cpus = if dice.below(8) == 0 { dice.small() } else { 0 };
+                GangRole { name, nodes, per_node: PerNode { cpus, ..plain.resources.per_node } }
+            };
+            let roles: Vec<GangRole> = (0..count).map(&mut role).collect();
+            if dice.below(8) > 0 {
+                spec.resources = ResourceAsk { nodes: roles[0].nodes, per_node: roles[0].per_node.clone() };
+            }
+            spec.roles = roles;
+        }
         28 => {
             let id = RunId::from_bytes([dice.of(&[7, 8]); 16]);
             spec.array = Some(ArrayMember { id, index: dice.small(), count: dice.small(), at_once: dice.small() });

@@ -25,6 +25,7 @@ mod queues;
 mod racks;
 mod requests;
 mod retries;
+mod roles;
 mod scale;
 mod sharing;
 mod small_first;

@@ -5,7 +5,7 @@ use footplate_es::{Evolve, Project};
 use footplate_events::facts::*;
 use footplate_events::messages::Order;
 use footplate_events::{Event, Subject};
-use footplate_scheduler_core::{MemberStage, State, assignments};
+use footplate_scheduler_core::{MemberStage, Refusal, State, admit, assignments};
 use footplate_types::*;
 use proptest::prelude::*;
 
@@ -32,6 +32,8 @@ enum Step {
         after: Option<(u8, u8)>,
         /// Which array, of which so many are placed at a time.
         array: Option<u8>,
+        /// A second role beside the first: members, units, and whether those are GPUs.
+        second: Option<(u32, u32, bool)>,
     },
     Look,
     /// The leader decides now, others append first.
@@ -71,10 +73,10 @@ fn simple() -> impl Strategy<Value = Step> {
         4 => (
             (1..4u32, 1..3u32, any::<bool>()), 0..3i32, any::<bool>(), 0..3u8,
             any::<bool>(), prop_oneof![Just(0), 1..2_000u64], proptest::option::weighted(0.3, (any::<u8>(), 0..3u8)),
-            proptest::option::weighted(0.5, 0..3u8),
+            (proptest::option::weighted(0.5, 0..3u8), proptest::option::weighted(0.3, (1..3u32, 1..3u32, any::<bool>()))),
         )
-            .prop_map(|((nodes, units, gpus), priority, preemptible, queue, same_rack, limit, after, array)| {
-                Step::Submit { nodes, units, gpus, priority, preemptible, queue, same_rack, limit, after, array }
+            .prop_map(|((nodes, units, gpus), priority, preemptible, queue, same_rack, limit, after, (array, second))| {
+                Step::Submit { nodes, units, gpus, priority, preemptible, queue, same_rack, limit, after, array, second }
             }),
         8 => any::<u8>().prop_map(Step::Ready),
         5 => (any::<u8>(), prop_oneof![Just(0), Just(0), Just(1), Just(75)]).prop_map(|(member, code)| Step::Exit { member, code }),
@@ -144,7 +146,7 @@ fn obey(world: &mut World, run: RunId, member: u32) {
 
 fn apply(world: &mut World, step: &Step) {
     match step {
-        Step::Submit { nodes, units, gpus, priority, preemptible, queue, same_rack, limit, after, array } => {
+        Step::Submit { nodes, units, gpus, priority, preemptible, queue, same_rack, limit, after, array, second } => {
             let known = runs(world);
             if known.len() > 30 {
                 return;
@@ -152,6 +154,13 @@ fn apply(world: &mut World, step: &Step) {
             let after = after.and_then(|(n, when)| Some(AfterJob { run: pick(&known, n)?, when: WHENS[usize::from(when)] }));
             let after = after.into_iter().collect();
             let base = if *gpus { gpu_spec(*nodes, *units) } else { spec(*nodes, *units) };
+            let named = |name: &str, spec: &JobSpec| {
+                let ResourceAsk { nodes, per_node } = spec.resources.clone();
+                GangRole { name: name.to_owned(), nodes, per_node }
+            };
+            let second = second.map(|(nodes, units, gpus)| if gpus { gpu_spec(nodes, units) } else { spec(nodes, units) });
+            let roles = second.map(|second| vec![named("first", &base), named("second", &second)]).unwrap_or_default();
+            let base = JobSpec { roles, ..base };
             let name = QUEUES[usize::from(*queue)];
             let retry = RetryPolicy { user_code: 1, ..RetryPolicy::default() };
             let limits = Limits { max_duration: Millis::from_secs(*limit), min_run: Millis(limit * 100), ..Limits::default() };
@@ -316,11 +325,13 @@ proptest! {
             let waits = job.spec.after.iter().any(|after| world.state.jobs().contains_key(&after.run));
             prop_assert_eq!(waits, world.state.waits_for_others(run));
             let never = |run: &RunId| matches!(world.reason(*run), Some(WaitReason::NoSuchNode { .. }));
+            // Roles that can stand alone and not beside each other wait for ever.
+            let apart = !job.spec.roles.is_empty() && matches!(admit(&world.state, &job.spec, false), Err(Refusal::NeverFits { .. }));
             // What can never start stands in the line of its array like any other.
             let of_array = |other: &RunId| job.spec.array.is_some() && world.state.jobs()[other].spec.array.map(|of| of.id) == job.spec.array.map(|of| of.id);
             let behind = matches!(world.reason(*run), Some(WaitReason::Array { .. }));
             let is_kept = behind && world.state.jobs().keys().any(|other| of_array(other) && never(other));
-            let hopeless = job.held || waits || never(run) || is_kept;
+            let hopeless = job.held || waits || never(run) || is_kept || apart;
             prop_assert!(hopeless, "{run} could run: {:?}", world.reason(*run));
         }
         prop_assert!(world.state.nodes().values().all(|node| node.claims.is_empty()));

@@ -5,7 +5,7 @@ use footplate_api::types::{self, MemberSummary};
 use footplate_api::v1::Job as Shown;
 use footplate_events::facts::{Outcome, WaitReason};
 use footplate_scheduler_core::{Attempt, EndedJob, How, Job, Member, MemberStage, Stage};
-use footplate_wire::array_to_wire;
+use footplate_wire::{array_to_wire, role_to_wire};
 
 /// The states of a job, in the order of its life.
 pub(super) const STATES: [&str; 6] = ["pending", "held", "placed", "launched", "stopping", "ended"];
@@ -66,7 +66,7 @@ pub(super) fn living(job: &Job) -> Shown {
         attempt: job.last_attempt.0,
         reason,
         submitted_at: job.submitted.at.to_string(),
-        nodes: job.spec.resources.nodes,
+        nodes: job.spec.members(),
         gpus_per_node: job.spec.resources.per_node.gpus,
         gpu_profile: job.spec.resources.per_node.gpu_profile.as_ref().map(ToString::to_string).unwrap_or_default(),
         gpu_share: job.spec.resources.per_node.gpu_share,
@@ -79,6 +79,7 @@ pub(super) fn living(job: &Job) -> Shown {
         sequence: job.latest.sequence,
         spec: None,
         array: job.spec.array.as_ref().map(array_to_wire),
+        roles: job.spec.roles.iter().map(role_to_wire).collect(),
     }
 }
 
@@ -111,6 +112,7 @@ pub(super) fn ended(job: &EndedJob) -> Shown {
         sequence: job.ended.sequence,
         spec: None,
         array: job.array.as_ref().map(array_to_wire),
+        roles: job.roles.iter().map(role_to_wire).collect(),
     }
 }
 
@@ -146,5 +148,6 @@ fn member(attempt: &Attempt, at: usize, member: &Member) -> MemberSummary {
         workers: placement.workers,
         state: state.to_owned(),
         exits: ended.collect(),
+        role: placement.role.clone().unwrap_or_default(),
     }
 }

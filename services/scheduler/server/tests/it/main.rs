@@ -15,6 +15,7 @@ mod queues;
 mod reads;
 mod real;
 mod requests;
+mod roles;
 mod sharing;
 mod stage;
 mod submissions;

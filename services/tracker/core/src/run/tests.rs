@@ -107,6 +107,7 @@ fn placed(attempt: u32) -> JobPlaced {
         slots: vec![SlotIndex(0), SlotIndex(1)],
         cpus: 0,
         memory_bytes: 0,
+        role: None,
         first_rank: Rank(0),
         workers: 2,
     };

@@ -78,6 +78,7 @@ fn member_out(index: MemberIndex, member: &Member) -> wire::MemberSummary {
         workers: member.workers,
         state: member.state.as_str().to_owned(),
         exits: member.exits.clone(),
+        ..wire::MemberSummary::default()
     }
 }
 

@@ -276,6 +276,7 @@ pub(crate) fn placed(attempt: u32, node: &str) -> JobPlaced {
         slots: vec![SlotIndex(0), SlotIndex(1)],
         cpus: 0,
         memory_bytes: 0,
+        role: None,
         first_rank: Rank(0),
         workers: 2,
     };

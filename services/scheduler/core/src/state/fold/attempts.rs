@@ -27,6 +27,9 @@ impl State {
                 continue;
             }
             member.stage = MemberStage::Ready;
+            if member.placement.role.is_some() {
+                member.port = ready.rendezvous.as_ref().map(|rendezvous| rendezvous.port);
+            }
             if at == 0 {
                 attempt.rendezvous.clone_from(&ready.rendezvous);
             }

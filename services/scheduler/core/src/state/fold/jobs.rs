@@ -1,8 +1,8 @@
 //! Jobs: submitted, asked about, placed, launched, stopped, requeued, ended.
 
 use crate::state::{
-    Answer, Ask, Attempt, Budget, Chain, Claim, ClaimKey, EndedJob, Job, Launch, Member, MemberStage, PastAttempt, Request, Stage, Stamp,
-    State, Stop, Urgency,
+    Answer, Ask, Attempt, Budget, Chain, Claim, ClaimKey, EndedJob, Job, Launch, Member, MemberStage, Part, PastAttempt, Request, Stage,
+    Stamp, State, Stop, Urgency,
 };
 use footplate_es::Cause as EventCause;
 use footplate_events::Envelope;
@@ -52,6 +52,7 @@ impl State {
             order: Job::order_of(&fact.spec, &stamp, &settings),
             project: envelope.subject.project.clone(),
             class: Job::class_of(&fact.spec, &[]),
+            parts: Part::all(&fact.spec, &[]),
             priority: fact.spec.priority,
             spec: Arc::new(fact.spec.clone()),
             body: fact.body,
@@ -178,7 +179,7 @@ impl State {
         let queue = job.spec.queue.clone();
         job.latest = stamp;
         job.last_attempt = fact.attempt;
-        let member = |placement: &MemberPlacement| Member { placement: placement.clone(), stage: MemberStage::Preparing };
+        let member = |placement: &MemberPlacement| Member { placement: placement.clone(), stage: MemberStage::Preparing, port: None };
         job.stage = Stage::Active(Box::new(Attempt {
             number: fact.attempt,
             placed: stamp,
@@ -289,6 +290,7 @@ impl State {
         }
         job.avoid.clone_from(&fact.avoid);
         job.class = Job::class_of(&job.spec, &job.avoid);
+        job.parts = Part::all(&job.spec, &job.avoid);
         let reason = (fact.backoff.0 > 0).then_some(WaitReason::Backoff);
         job.stage = Stage::Pending { since: stamp, backoff: fact.backoff, reason };
     }
@@ -310,11 +312,12 @@ impl State {
             queue: job.spec.queue.clone(),
             priority: job.priority,
             preemptible: job.spec.preemptible,
-            nodes: job.spec.resources.nodes,
+            nodes: job.spec.members(),
             gpus: job.spec.resources.per_node.gpus,
             gpu_profile: job.spec.resources.per_node.gpu_profile.clone(),
             gpu_share: job.spec.resources.per_node.gpu_share,
             slots: job.spec.resources.per_node.slots,
+            roles: job.spec.roles.clone(),
             array: job.spec.array,
             body: job.body,
             chain: job.chain,

@@ -114,3 +114,22 @@ fn complaint_34_an_island_is_chosen_for_all_gpus_of_a_member_and_not_for_the_fir
     let gpus: Vec<String> = world.state.jobs()[&run].attempt().unwrap().members[0].placement.gpus.iter().map(ToString::to_string).collect();
     assert_eq!(gpus, ["GPU-n1-3", "GPU-n1-4", "GPU-n1-5", "GPU-n1-6"]);
 }
+
+/// 4, volcano#1297: whether a gang of two unlike tasks fitted rested on the order in which they were written.
+#[test]
+fn complaint_04_a_gang_of_unlike_roles_is_placed_whatever_their_order() {
+    let role =
+        |name: &str, cpus: u32| GangRole { name: name.to_owned(), nodes: 1, per_node: PerNode { slots: 1, cpus, ..PerNode::default() } };
+    for roles in [[role("small", 30), role("large", 50)], [role("large", 50), role("small", 30)]] {
+        for (first, second) in [(53, 31), (31, 53)] {
+            let mut world = World::new();
+            for (name, cpus) in [("n1", first), ("n2", second)] {
+                world.node(name, NodeShape { cpus, ..slots_shape(4) });
+            }
+            let resources = ResourceAsk { nodes: 1, per_node: roles[0].per_node.clone() };
+            let gang = world.submit(JobSpec { roles: roles.to_vec(), resources, ..spec(1, 1) });
+            world.settle();
+            assert_eq!(world.nodes_of(gang).len(), 2, "{roles:?} on {first} and {second}");
+        }
+    }
+}
