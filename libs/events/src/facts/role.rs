@@ -80,6 +80,10 @@ impl JobSpec {
 
     /// Units that the whole gang asks.
     fn of_all(&self, units: impl Fn(&PerNode) -> u64) -> u64 {
+        // Asked for every job at every look: most have no roles.
+        if self.roles.is_empty() {
+            return u64::from(self.resources.nodes).saturating_mul(units(&self.resources.per_node));
+        }
         self.asks().fold(0, |sum: u64, asked| sum.saturating_add(u64::from(asked.nodes).saturating_mul(units(asked.per_node))))
     }
 

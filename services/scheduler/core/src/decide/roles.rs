@@ -51,8 +51,8 @@ impl Board<'_> {
         self.seat_roles(shape, As::Open, &Rooms::new()).is_some()
     }
 
-    /// Seats for every role, or none: role by role in the order of the specification, and within a role in that of rack and name. `also`: nodes that are kept
-    /// for others and may be used.
+    /// Seats for every role, or none: role by role in the order of the specification, and within a role in that of rack and name. `beside`: the rooms of
+    /// nodes that are not as the board says.
     pub(super) fn seat_roles(&mut self, shape: Shape<'_>, room: As, beside: &Rooms) -> Option<Vec<Seat>> {
         let mut roles = Vec::with_capacity(shape.parts.len());
         for part in shape.parts {
