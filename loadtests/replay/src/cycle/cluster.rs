@@ -13,7 +13,6 @@ use footplate_types::{
     AttemptId, Digest, DisplayName, EventId, Gpu, GpuModel, GpuUuid, Millis, NodeName, NodeShape, NvlinkIsland, PrincipalId, ProjectName,
     QueueName, RunId, ServiceName, Timestamp,
 };
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// How large, and what is asked.
@@ -264,13 +263,11 @@ pub fn node_shape(node: &str, at: u32, gpus: u32) -> NodeShape {
     };
     NodeShape {
         gpus: (0..gpus).map(gpu).collect(),
-        slots: 0,
         cpus: 96,
         memory_bytes: 1 << 40,
         disk_bytes: 4 << 40,
         rack: Some(format!("r{rack:04}")),
-        pool: None,
-        labels: BTreeMap::new(),
+        ..NodeShape::default()
     }
 }
 
