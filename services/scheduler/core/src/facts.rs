@@ -31,7 +31,7 @@ pub struct Policy {
 impl Default for Policy {
     fn default() -> Self {
         Self {
-            name: "shares-with-reservations/2".to_owned(),
+            name: "shares-with-reservations/3".to_owned(),
             ready_within: Millis::from_secs(600),
             patience: Millis::from_secs(600),
             deadline_near: Millis::from_secs(3_600),
