@@ -9,6 +9,17 @@ const SEEDS: u64 = 14;
 /// Within how many seeds a planted fault must be found.
 const SEEDS_FOR_PLANTED: u64 = 200;
 
+/// Seeds that have found a fault once: a gang of roles that had room and was not seated.
+const FOUND: [u64; 1] = [1_898];
+
+#[test]
+fn what_a_seed_has_found_once_it_finds_no_more() {
+    for seed in FOUND {
+        let figures = survey(seed, 1, |violation| panic!("{}: {}", violation.rule, violation.detail));
+        assert_eq!((figures.seeds, figures.violations), (1, 0));
+    }
+}
+
 #[test]
 fn no_seed_breaks_a_rule_and_the_runs_meet_what_they_are_for() {
     let mut told = Vec::new();

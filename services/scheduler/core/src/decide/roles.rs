@@ -1,7 +1,8 @@
 //! Seats for a gang of roles: all of it or nothing, on one board.
 //!
 //! The hardest role is seated first, in what the others leave the next; where that comes to no end, other orders are tried, and nodes that the others could
-//! not use anyway come first. It is a search that gives up and not a proof: seats for a gang of many roles on nodes that it would just fill may not be found.
+//! not use anyway come first; at last it is searched, with steps taken back. The search gives up after so many steps: seats for a gang of many roles on many
+//! nodes that it would just fill may not be found.
 
 use super::board::{Board, Seat, Shape, When};
 use super::fit::{Score, score};
@@ -17,6 +18,9 @@ use std::collections::BTreeMap;
 
 /// Racks that are tried one by one before the gang is spread over several; all of them where it must stand in one.
 const RACKS_TRIED: usize = 8;
+
+/// Places that are tried for a gang in all before the search for its seats gives up.
+const STEPS_MOST: usize = 4_000;
 
 /// What is to be had: the room of each node that is not as the board says.
 pub(super) type Rooms = BTreeMap<usize, Room>;
@@ -70,13 +74,14 @@ impl Board<'_> {
             roles.push(Candidates { shape, places });
         }
         let racks = self.racks_for(&roles);
+        let mut left = STEPS_MOST;
         for rack in &racks {
             let within: Vec<Candidates<'_>> = roles.iter().map(|role| self.in_rack(role, *rack)).collect();
-            if let Some(seats) = self.seat_among(&within, room, beside) {
+            if let Some(seats) = self.seat_among(&within, room, beside, &mut left) {
                 return Some(seats);
             }
         }
-        if shape.in_one_rack() { None } else { self.seat_among(&roles, room, beside) }
+        if shape.in_one_rack() { None } else { self.seat_among(&roles, room, beside, &mut left) }
     }
 
     fn could_take(&self, shape: Shape<'_>, at: usize, room: As) -> bool {
@@ -118,7 +123,7 @@ impl Board<'_> {
         racks.into_iter().take(most).map(|(_, rack)| rack).collect()
     }
 
-    fn seat_among(&self, roles: &[Candidates<'_>], room: As, beside: &Rooms) -> Option<Vec<Seat>> {
+    fn seat_among(&self, roles: &[Candidates<'_>], room: As, beside: &Rooms, left: &mut usize) -> Option<Vec<Seat>> {
         let ask = |role: usize| &roles[role].shape.spec.resources.per_node;
         let mut hardest: Vec<usize> = (0..roles.len()).collect();
         let size = |role: usize| (ask(role).gpus, ask(role).slots, ask(role).cpus, ask(role).memory_bytes);
@@ -127,7 +132,17 @@ impl Board<'_> {
         scarcest.sort_by_key(|role| (roles[*role].places.len().saturating_sub(roles[*role].shape.nodes()), Reverse(size(*role))));
         let orders = [&hardest, &scarcest];
         let tries = [false, true].into_iter().flat_map(|spare| orders.map(|order| (order, spare)));
-        tries.into_iter().find_map(|(order, spare)| self.seat_in_order(roles, order, spare, room, beside))
+        let seats = tries.into_iter().find_map(|(order, spare)| self.seat_in_order(roles, order, spare, room, beside));
+        seats.or_else(|| {
+            orders.iter().find_map(|order| {
+                // One order does not use up what the other may need.
+                let most = left.div_ceil(2);
+                let mut search = Search { board: self, roles, order, room, beside, rooms: Rooms::new(), seats: Vec::new(), left: most };
+                let found = search.seat(0, 0, 0);
+                *left -= most - search.left;
+                found.then(|| search.in_order())
+            })
+        })
     }
 
     /// Seats role after role. `spare`: first on nodes that the fewest of the roles behind it could use.
@@ -160,6 +175,59 @@ impl Board<'_> {
             }
         }
         Some(seats.into_iter().flatten().collect())
+    }
+}
+
+/// A search for seats that takes back what leads nowhere, until so many places were tried.
+struct Search<'s, 'b, 'p> {
+    board: &'s Board<'b>,
+    roles: &'s [Candidates<'p>],
+    order: &'s [usize],
+    room: As,
+    beside: &'s Rooms,
+    /// What is left of the nodes that were touched.
+    rooms: Rooms,
+    /// Of which role, and where.
+    seats: Vec<(usize, Seat)>,
+    left: usize,
+}
+
+impl Search<'_, '_, '_> {
+    /// Seats the role `turn` from its `member` on, at its candidates from `from` on, and all roles behind it.
+    fn seat(&mut self, turn: usize, member: usize, from: usize) -> bool {
+        let Some(role) = self.order.get(turn).copied() else { return true };
+        let Candidates { shape, places } = &self.roles[role];
+        if member == shape.nodes() {
+            return self.seat(turn + 1, 0, 0);
+        }
+        let ask = &shape.spec.resources.per_node;
+        for (next, at) in places.iter().copied().enumerate().skip(from) {
+            if self.left == 0 {
+                return false;
+            }
+            self.left -= 1;
+            let node = self.board.node(at);
+            let before = self.rooms.get(&at).cloned().unwrap_or_else(|| self.board.room_at(at, self.room, self.beside));
+            if !before.holds(node, ask) {
+                continue;
+            }
+            let (claim, mut there) = (before.pick(node, ask), before.clone());
+            there.take(node, &claim);
+            self.rooms.insert(at, there);
+            self.seats.push((role, (at, claim)));
+            if self.seat(turn, member + 1, next + 1) {
+                return true;
+            }
+            self.seats.pop();
+            self.rooms.insert(at, before);
+        }
+        false
+    }
+
+    /// The seats, role by role in the order of the specification, within a role in that of rack and name.
+    fn in_order(mut self) -> Vec<Seat> {
+        self.seats.sort_by_key(|(role, (at, _))| (*role, &self.board.node(*at).shape.rack, *at));
+        self.seats.into_iter().map(|(_, seat)| seat).collect()
     }
 }
 
