@@ -7,7 +7,7 @@ mod from_wire;
 mod to_wire;
 
 pub use from_wire::{after_when, job_spec_from_wire};
-pub use to_wire::{array_to_wire, job_spec_to_wire, role_to_wire};
+pub use to_wire::{array_to_wire, job_spec_to_wire, per_node_to_wire, role_to_wire};
 
 #[cfg(test)]
 mod tests {

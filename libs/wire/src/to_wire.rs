@@ -17,7 +17,7 @@ pub fn job_spec_to_wire(spec: &JobSpec) -> wire::JobSpec {
             success: spec.why.success.clone(),
             baseline: spec.why.baseline.map(|run| run.to_string()).unwrap_or_default(),
         }),
-        resources: Some(wire::ResourceAsk { nodes: spec.resources.nodes, per_node: Some(per_node(ask)) }),
+        resources: Some(wire::ResourceAsk { nodes: spec.resources.nodes, per_node: Some(per_node_to_wire(ask)) }),
         placement: Some(wire::PlacementAsk {
             pool: spec.placement.pool.clone().unwrap_or_default(),
             nodes: spec.placement.nodes.iter().map(ToString::to_string).collect(),
@@ -78,7 +78,8 @@ pub fn job_spec_to_wire(spec: &JobSpec) -> wire::JobSpec {
     }
 }
 
-fn per_node(ask: &PerNode) -> wire::PerNode {
+/// What each node of a gang must give, as clients see it.
+pub fn per_node_to_wire(ask: &PerNode) -> wire::PerNode {
     wire::PerNode {
         gpus: ask.gpus,
         gpu_profile: ask.gpu_profile.as_ref().map(ToString::to_string).unwrap_or_default(),
@@ -94,7 +95,7 @@ fn per_node(ask: &PerNode) -> wire::PerNode {
 
 /// A role of a gang, as clients see it.
 pub fn role_to_wire(role: &GangRole) -> wire::GangRole {
-    wire::GangRole { name: role.name.clone(), nodes: role.nodes, per_node: Some(per_node(&role.per_node)) }
+    wire::GangRole { name: role.name.clone(), nodes: role.nodes, per_node: Some(per_node_to_wire(&role.per_node)) }
 }
 
 /// Which one of an array a job is, as clients see it.

@@ -6,7 +6,6 @@ use footplate_api::v1::{
     Demand as ShownDemand, GetCapacityRequest, GetCapacityResponse, GpusOfKind, IdleNode, MoreNodes, NodeKind, PlacedAsk, QueueAsk,
 };
 use footplate_api::{Refusal, types};
-use footplate_events::facts::PerNode;
 use footplate_scheduler_core::{Capacity, Demand, Idle, Job, Kind, Stage, State, capacity};
 use footplate_types::{GpuMilli, NodeShape, ProjectName};
 use futures::{StreamExt, stream};
@@ -140,20 +139,6 @@ async fn idle_node(shell: Shell, idle: Idle) -> IdleNode {
     }
 }
 
-fn per_node(ask: &PerNode) -> types::PerNode {
-    types::PerNode {
-        gpus: ask.gpus,
-        gpu_profile: ask.gpu_profile.as_ref().map(ToString::to_string).unwrap_or_default(),
-        gpu_share: ask.gpu_share,
-        slots: ask.slots,
-        gpu_models: ask.gpu_models.iter().map(ToString::to_string).collect(),
-        gpu_memory_bytes: ask.gpu_memory_bytes,
-        cpus: ask.cpus,
-        memory_bytes: ask.memory_bytes,
-        disk_bytes: ask.disk_bytes,
-    }
-}
-
 fn demand(demand: &Demand) -> ShownDemand {
     let place = &demand.spec.placement;
     let help = |help: &footplate_scheduler_core::Help| MoreNodes { kind: help.kind as u32, for_one: help.for_one, for_all: help.for_all };
@@ -161,7 +146,7 @@ fn demand(demand: &Demand) -> ShownDemand {
         jobs: demand.jobs,
         resources: Some(types::ResourceAsk {
             nodes: demand.spec.resources.nodes,
-            per_node: Some(per_node(&demand.spec.resources.per_node)),
+            per_node: Some(footplate_wire::per_node_to_wire(&demand.spec.resources.per_node)),
         }),
         pool: place.pool.clone().unwrap_or_default(),
         only_named_nodes: !place.nodes.is_empty(),

@@ -152,9 +152,14 @@ impl<'a> Board<'a> {
         self.is_eligible(shape, at) && !self.kept.has(at)
     }
 
+    /// Whether a member fits on a node that is not kept for another job, by what [`Board::fit`] found last.
+    pub(super) fn fits_at(&self, shape: Shape<'_>, when: When, at: usize) -> bool {
+        self.ground.known(&shape.class).is_some_and(|fit| self.score(fit, when, at).is_some())
+    }
+
     /// Whether a member fits on a node when everything that is being stopped has left, by what [`Board::fit`] found last.
     pub(super) fn fits(&self, shape: Shape<'_>, at: usize) -> bool {
-        self.ground.known(&shape.class).is_some_and(|fit| self.score(fit, When::Coming, at).is_some())
+        self.fits_at(shape, When::Coming, at)
     }
 
     /// The nodes that are counted for a shape, of those that `counts`; `all` says how many these are, where that is known and will do.

@@ -48,7 +48,7 @@ type Soonest = (u64, Reverse<u16>, usize);
 const BEHIND_MOST: usize = 64;
 
 /// Nodes that are compared for each that is wanted, and beyond that.
-const COMPARED: (usize, usize) = (4, 64);
+pub(super) const COMPARED: (usize, usize) = (4, 64);
 
 /// Racks that are compared for a job that must stand in one.
 const RACKS_COMPARED: usize = 4;

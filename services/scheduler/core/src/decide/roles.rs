@@ -6,6 +6,7 @@
 
 use super::board::{Board, Seat, Shape, When};
 use super::fit::{Score, score};
+use super::hold::COMPARED;
 use super::place::Round;
 use super::preempt::Victim;
 use super::room::Room;
@@ -63,9 +64,9 @@ impl Board<'_> {
             let shape = shape.of_part(part);
             self.fit(shape);
             let places: Vec<usize> = (0..self.nodes.len())
-                .filter(|at| {
-                    self.could_take(shape, *at, room)
-                        && self.room_at(*at, room, beside).holds(self.node(*at), &shape.spec.resources.per_node)
+                .filter(|at| match beside.get(at) {
+                    Some(there) => self.could_take(shape, *at, room) && there.holds(self.node(*at), &shape.spec.resources.per_node),
+                    None => self.takes(shape, *at, room),
                 })
                 .collect();
             if places.len() < shape.nodes() {
@@ -89,6 +90,19 @@ impl Board<'_> {
             As::Now | As::Coming => self.may_stand(shape, at),
             As::Open => self.is_eligible(shape, at),
             As::Empty => self.ground.known(&shape.class).is_some_and(|fit| fit.suits(at)),
+        }
+    }
+
+    /// Whether a member fits on a node as the board says, by what [`Board::fit`] found last.
+    fn takes(&self, shape: Shape<'_>, at: usize, room: As) -> bool {
+        match room {
+            As::Now => self.fits_at(shape, When::Now, at),
+            As::Coming => self.fits_at(shape, When::Coming, at),
+            As::Open => self.is_eligible(shape, at) && self.could_hold(shape, at),
+            As::Empty => {
+                self.could_take(shape, at, room)
+                    && Room::of_shape(&self.node(at).shape).holds(self.node(at), &shape.spec.resources.per_node)
+            }
         }
     }
 
@@ -284,11 +298,11 @@ impl<'a> Round<'a> {
         let mut within = Some(0);
         for part in parts {
             self.board.fit(part);
-            let could = |at: &usize| {
-                let may = self.board.may_stand(part, *at) && self.board.could_hold(part, *at) && !kept.contains_key(at);
-                may && rack.is_none_or(|rack| self.board.plot(*at).rack == rack)
-            };
-            let those: Vec<usize> = (0..self.board.nodes.len()).filter(could).collect();
+            // As many more as the roles before it may have taken.
+            let most = if rack.is_some() { usize::MAX } else { (part.nodes() + kept.len()) * COMPARED.0 + COMPARED.1 };
+            let coming = self.board.most_coming(part, most);
+            let could = |at: &usize| !kept.contains_key(at) && rack.is_none_or(|rack| self.board.plot(*at).rack == rack);
+            let those: Vec<usize> = coming.into_iter().map(|(_, at)| at).filter(could).collect();
             let mut soonest: Vec<(u64, usize)> =
                 those.into_iter().map(|at| (self.free_in(facts, state, at, part).unwrap_or(u64::MAX), at)).collect();
             soonest.sort_unstable();
