@@ -1,8 +1,7 @@
 //! `ps`: what is waiting and running, and why what waits waits.
 
 use crate::{
-    arrays::STATES,
-    call,
+    arrays::{STATES, listed},
     context::{Context, bare_id},
     output::{Column, Exit, Row, print},
     view,
@@ -15,8 +14,6 @@ use footplate_api::{
 use footplate_types::Timestamp;
 use std::{io::IsTerminal as _, time::Duration};
 
-/// The most jobs of one page.
-const PAGE: u32 = 500;
 /// The most jobs that are shown.
 const JOBS_MAX: usize = 10_000;
 /// How often `-w` asks.
@@ -71,23 +68,14 @@ pub async fn run(args: Args, ctx: Context) -> anyhow::Result<Exit> {
 
 async fn fetch(client: &Client, args: &Args) -> anyhow::Result<Vec<Job>> {
     let states = if args.all { STATES.map(str::to_owned).to_vec() } else { Vec::new() };
-    let mut asked = v1::ListJobsRequest {
+    let asked = v1::ListJobsRequest {
         project: client.project().to_owned(),
         queue: args.queue.clone(),
         array: if args.array.is_empty() { String::new() } else { bare_id(&args.array)? },
         states,
-        page_size: PAGE,
         ..v1::ListJobsRequest::default()
     };
-    let mut jobs = Vec::new();
-    loop {
-        let page = call!(client, jobs.list_jobs(asked.clone()))?;
-        jobs.extend(page.jobs);
-        asked.page_token = page.next_page_token;
-        if asked.page_token.is_empty() || jobs.len() >= JOBS_MAX {
-            return Ok(jobs);
-        }
-    }
+    listed(client, asked, JOBS_MAX).await
 }
 
 fn show(ctx: &Context, jobs: &[Job]) -> std::io::Result<()> {
